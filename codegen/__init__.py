@@ -1,0 +1,1 @@
+"""From a plan to running code: submodels, programs, bundles and their verification."""

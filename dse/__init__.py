@@ -1,0 +1,1 @@
+"""Design space exploration: chromosomes, search, and the command line."""

@@ -1,0 +1,182 @@
+"""The plan: what every rank does for one frame, step by step.
+
+It is the only contract between the workstation and the devices. The cost model prices the same plan that the
+generated programs execute. Plain data with a JSON form; nothing here imports more than the standard library.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Dict, Tuple, Type, Union
+
+from runtime.errors import CleaveError
+
+FORMAT = "cleave-plan"
+VERSION = 1
+
+Box = Tuple[Tuple[int, int], ...]
+"""Half-open ``(start, stop)`` per dimension, zero-based, in elements."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A tensor, or one piece of it, as it lies in the memory of a rank.
+
+    name:   the tensor's name in the CNN; a piece carries its box: ``conv1[:,0:48]``. Unique on its rank.
+    shape:  of the piece, in elements
+    dtype:  numpy name, ``float32``
+    """
+
+    name: str
+    shape: Tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """One shard that a segment computes: ``start <= i < stop`` of a layer's output along ``axis``."""
+
+    layer: str
+    axis: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Recv:
+    """Have ``buffer`` filled by rank ``source``. Posted when the frame starts; this step waits for it."""
+
+    buffer: str
+    source: int
+    tag: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """Run one segment: an ONNX file whose inputs and outputs are buffers of the rank, named alike.
+
+    file:  path inside the bundle
+    parts: the shards it computes, in order
+    """
+
+    file: str
+    parts: Tuple[Part, ...]
+    inputs: Tuple[str, ...]
+    outputs: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Send:
+    """Start sending ``box`` of ``buffer`` (relative to the buffer, all dimensions) to rank ``dest``."""
+
+    buffer: str
+    dest: int
+    tag: int
+    box: Box
+
+
+Step = Union[Recv, Run, Send]
+STEPS: Dict[str, Type[Any]] = {"recv": Recv, "run": Run, "send": Send}
+
+
+@dataclass(frozen=True)
+class RankPlan:
+    """Everything one rank needs to know.
+
+    device:   the device's key, ``nx01_cpu012345``; host and address: where it is
+    cores:    processor cores to bind to, as numbers; empty: no binding
+    threads:  intra-op threads of ONNX Runtime
+    provider: ONNX Runtime execution provider, ``CPUExecutionProvider``
+    inputs, outputs: buffers that the rank fills from, or hands to, the outside: the CNN's own inputs and outputs
+    buffers:  every buffer of the rank, allocated once
+    """
+
+    rank: int
+    device: str
+    host: str
+    address: str
+    cores: Tuple[int, ...]
+    threads: int
+    provider: str
+    inputs: Tuple[str, ...]
+    outputs: Tuple[str, ...]
+    buffers: Tuple[Buffer, ...]
+    steps: Tuple[Step, ...]
+
+    def buffer(self, name: str) -> Buffer:
+        """The buffer called ``name``."""
+        return next(b for b in self.buffers if b.name == name)
+
+    @property
+    def runs(self) -> Tuple[Run, ...]:
+        """The segments of this rank, in order."""
+        return tuple(step for step in self.steps if isinstance(step, Run))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A mapping lowered to steps. ``inputs`` and ``outputs`` are the CNN's, in its order."""
+
+    cnn: str
+    inputs: Tuple[Buffer, ...]
+    outputs: Tuple[Buffer, ...]
+    ranks: Tuple[RankPlan, ...]
+
+    def to_json(self) -> str:
+        """The plan as text; ``from_json`` gives it back unchanged."""
+        ranks = [dict(asdict(rank), steps=[_step_to_dict(s) for s in rank.steps]) for rank in self.ranks]
+        body = {
+            "format": FORMAT,
+            "version": VERSION,
+            "cnn": self.cnn,
+            "inputs": [asdict(b) for b in self.inputs],
+            "outputs": [asdict(b) for b in self.outputs],
+            "ranks": ranks,
+        }
+        return json.dumps(body, indent=1) + "\n"
+
+    @staticmethod
+    def from_json(text: str, where: str = "plan.json") -> Plan:
+        """Read a plan; ``CleaveError`` names ``where`` and what is wrong with it."""
+        try:
+            body = json.loads(text)
+            if body["format"] != FORMAT or body["version"] != VERSION:
+                raise CleaveError(f"{where}: is no {FORMAT} of version {VERSION}")
+            return Plan(
+                cnn=body["cnn"],
+                inputs=tuple(_buffer(b) for b in body["inputs"]),
+                outputs=tuple(_buffer(b) for b in body["outputs"]),
+                ranks=tuple(_rank(r) for r in body["ranks"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise CleaveError(f"{where}: is no plan that this version can read ({error!r})") from error
+
+
+def _step_to_dict(step: Step) -> Dict[str, Any]:
+    name = next(name for name, kind in STEPS.items() if isinstance(step, kind))
+    return {"op": name, **asdict(step)}
+
+
+def _tuples(value: Any) -> Any:
+    """Lists as tuples, all the way down: JSON has only lists."""
+    return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
+
+
+def _buffer(body: Dict[str, Any]) -> Buffer:
+    return Buffer(**{key: _tuples(value) for key, value in body.items()})
+
+
+def _step(body: Dict[str, Any]) -> Step:
+    fields = {key: _tuples(value) for key, value in body.items() if key != "op"}
+    if body["op"] == "run":
+        fields["parts"] = tuple(Part(**part) for part in fields["parts"])
+    step: Step = STEPS[body["op"]](**fields)
+    return step
+
+
+def _rank(body: Dict[str, Any]) -> RankPlan:
+    plain = {key: _tuples(value) for key, value in body.items() if key not in ("buffers", "steps")}
+    return RankPlan(
+        buffers=tuple(_buffer(b) for b in body["buffers"]), steps=tuple(_step(s) for s in body["steps"]), **plain
+    )
