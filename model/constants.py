@@ -1,0 +1,119 @@
+"""Weights of a model, and the folding of what depends on weights alone.
+
+``Unsqueeze`` of a weight, ``Constant`` nodes, and the Shape/Gather/Concat chains that exporters write for Reshape
+are all known before the first frame. ONNX Runtime evaluates them, so their meaning is the operator's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto, helper, numpy_helper
+
+from runtime.errors import CleaveError
+
+Constants = dict[str, TensorProto]
+
+RANDOM = frozenset(
+    {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"}
+)
+KEPT = RANDOM | {"DequantizeLinear"}
+"""Never folded: what draws numbers, and DequantizeLinear, which ONNX Runtime fuses with its consumer."""
+
+
+def names(model: onnx.ModelProto) -> Iterator[str]:
+    """Names of the initializers."""
+    return (tensor.name for tensor in model.graph.initializer)
+
+
+def elements(tensor: TensorProto) -> int:
+    """Number of elements of an initializer."""
+    return math.prod(tensor.dims)
+
+
+def take(model: onnx.ModelProto) -> Constants:
+    """Move the initializers out of the model; inputs that only stood for them go too (IR version 3)."""
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    inputs = [i for i in model.graph.input if i.name not in weights]
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
+    kept: Constants = {}
+    for name, tensor in weights.items():
+        kept[name] = TensorProto()
+        kept[name].CopyFrom(tensor)
+    del model.graph.initializer[:]
+    return kept
+
+
+def fold(model: onnx.ModelProto, weights: Constants, shapes: dict[str, tuple[int, ...]], path: Path) -> bool:
+    """Evaluate every node that depends on constants alone; their results join ``weights``. True if any was found.
+
+    shapes: static shapes by tensor name; ``Shape`` of a tensor in it is a constant.
+    """
+    known = set(weights) | {""}
+    foldable, rest = [], []
+    for node in model.graph.node:
+        if node.op_type not in KEPT and not node.domain and known.issuperset(node.input):
+            known.update(node.output)
+            foldable.append(node)
+        elif node.op_type == "Shape" and node.input[0] in shapes:
+            weights[node.output[0]] = _shape(node, shapes[node.input[0]])
+        else:
+            rest.append(node)
+    found = len(rest) < len(model.graph.node)
+    if foldable:
+        needed = {n for node in rest for n in node.input} | {o.name for o in model.graph.output}
+        _evaluate(model, foldable, weights, needed, path)
+    if found:
+        copies = [_clone(node) for node in rest]
+        del model.graph.node[:]
+        model.graph.node.extend(copies)
+    return found
+
+
+def _clone(node: onnx.NodeProto) -> onnx.NodeProto:
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    return copy
+
+
+def _shape(node: onnx.NodeProto, shape: tuple[int, ...]) -> TensorProto:
+    ends = {a.name: a.i for a in node.attribute}
+    part = shape[ends.get("start", 0) : ends.get("end", len(shape))]
+    return numpy_helper.from_array(np.array(part, dtype=np.int64), node.output[0])
+
+
+def _evaluate(
+    model: onnx.ModelProto, nodes: list[onnx.NodeProto], weights: Constants, needed: set[str], path: Path
+) -> None:
+    """Run the nodes in ONNX Runtime and add those results that others need to ``weights``."""
+    made = [name for node in nodes for name in node.output if name]
+    outputs = [name for name in made if name in needed]
+    if not outputs:
+        return
+    used = {name for node in nodes for name in node.input} - set(made) - {""}
+    infos = [onnx.ValueInfoProto(name=name) for name in outputs]
+    inline = [_inline(weights[name], path) for name in sorted(used)]
+    graph = helper.make_graph(nodes, "constants", [], infos, initializer=inline)
+    part = helper.make_model(graph, opset_imports=model.opset_import, ir_version=max(model.ir_version, 4))
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        session = ort.InferenceSession(part.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        values = session.run(outputs, {})
+    except Exception as error:  # ONNX Runtime raises its own kinds, of no common base
+        raise CleaveError(f"{path}: constants cannot be folded: {str(error).splitlines()[0]}") from error
+    for name, value in zip(outputs, values, strict=True):
+        weights[name] = numpy_helper.from_array(np.asarray(value), name)
+
+
+def _inline(tensor: TensorProto, path: Path) -> TensorProto:
+    """The tensor with its data in it, read from an external file where need be."""
+    if not tensor.external_data:
+        return tensor
+    return numpy_helper.from_array(numpy_helper.to_array(tensor, base_dir=str(path.parent)), tensor.name)

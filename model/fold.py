@@ -1,0 +1,62 @@
+"""Folding normalisation and scale/shift chains into convolutions, by ONNX Runtime's own passes.
+
+Names stay traceable: tensors keep theirs, and every layer lists the nodes of the file that it stands for.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import onnx
+import onnxruntime as ort
+
+from runtime.errors import CleaveError
+
+
+def folded(path: Path, original: onnx.ModelProto) -> onnx.ModelProto:
+    """The model after ONNX Runtime's basic passes (exact, standard operators), in the file's order."""
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.log_severity_level = 4
+    with tempfile.TemporaryDirectory() as folder:
+        options.optimized_model_filepath = str(Path(folder) / "folded.onnx")
+        options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights.bin")
+        try:
+            ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            model = onnx.load(options.optimized_model_filepath)
+        except Exception as error:  # ONNX Runtime raises its own kinds, of no common base
+            raise CleaveError(f"{path}: cannot be folded: {str(error).splitlines()[0]}") from error
+    _restore_order(model, original)
+    model.ir_version = original.ir_version
+    return model
+
+
+def _restore_order(model: onnx.ModelProto, original: onnx.ModelProto) -> None:
+    """Sort nodes as the file has them: tensors keep their names, and the file's order is topological."""
+    made = {name: i for i, node in enumerate(original.graph.node) for name in node.output}
+    first = [min(made.get(name, len(made)) for name in node.output) for node in model.graph.node]
+    order = sorted(range(len(first)), key=lambda i: (first[i], i))
+    nodes = [model.graph.node[i] for i in order]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+
+
+def origins(original: onnx.ModelProto, nodes: list[onnx.NodeProto]) -> list[tuple[str, ...]]:
+    """For each node, the names of the file's nodes between its inputs and its outputs, in the file's order."""
+    makers = {name: i for i, node in enumerate(original.graph.node) for name in node.output}
+    names = [node.name or node.output[0] for node in original.graph.node]
+    return [tuple(names[i] for i in sorted(_cone(original, makers, node))) for node in nodes]
+
+
+def _cone(original: onnx.ModelProto, makers: dict[str, int], node: onnx.NodeProto) -> set[int]:
+    """Indices of the file's nodes met on the way back from the outputs of ``node`` to its inputs."""
+    stop = set(node.input)
+    found: set[int] = set()
+    todo = [name for name in node.output if name in makers]
+    while todo:
+        i = makers[todo.pop()]
+        if i not in found:
+            found.add(i)
+            todo.extend(n for n in original.graph.node[i].input if n in makers and n not in stop)
+    return found

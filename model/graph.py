@@ -1,0 +1,122 @@
+"""The CNN as the rest of the program sees it: layers in topological order, tensors with static shapes, weights."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from runtime.errors import CleaveError
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An activation or a constant. ``shape`` is static, in elements; ``dtype`` is a numpy name (``float32``)."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def elements(self) -> int:
+        """Number of elements; 1 for a scalar."""
+        return math.prod(self.shape)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the dense tensor."""
+        return self.elements * np.dtype(self.dtype).itemsize
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One ONNX node after folding.
+
+    index:   position in ``Graph.layers``, topological order
+    name:    the node's name in the file, or its first output where it has none; unique in the graph
+    op:      ONNX operator, with its domain where that is not ONNX's own
+    node:    the node itself: attributes, inputs, outputs ("" = optional input left out)
+    macs:    multiply-accumulates of the whole layer (see ``model.macs``)
+    origins: nodes of the file whose work this layer does: itself, and what was folded into it
+    """
+
+    index: int
+    name: str
+    op: str
+    node: onnx.NodeProto
+    macs: int
+    origins: tuple[str, ...]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of all inputs, activations and constants."""
+        return tuple(self.node.input)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs that exist."""
+        return tuple(name for name in self.node.output if name)
+
+    @cached_property
+    def attributes(self) -> dict[str, object]:
+        """Attribute values by name; strings as ``str``."""
+        values = {a.name: onnx.helper.get_attribute_value(a) for a in self.node.attribute}
+        return {k: v.decode() if isinstance(v, bytes) else v for k, v in values.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A CNN.
+
+    name:      of the network (the file's stem)
+    path:      the file it came from
+    layers:    topological order
+    tensors:   every activation and constant by name
+    inputs:    names of the inputs that a frame fills; outputs: names of the results
+    constants: initializers by name; the data may lie in external files below ``path``'s folder
+    ir_version, opsets: stamps of the file, kept in every submodel
+    """
+
+    name: str
+    path: Path
+    layers: tuple[Layer, ...]
+    tensors: dict[str, Tensor]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    constants: dict[str, onnx.TensorProto] = field(repr=False)
+    ir_version: int
+    opsets: tuple[tuple[str, int], ...]
+
+    @cached_property
+    def producer(self) -> dict[str, int]:
+        """Tensor name to the index of the layer that makes it; the CNN's inputs are not in it."""
+        return {name: layer.index for layer in self.layers for name in layer.outputs}
+
+    @cached_property
+    def by_name(self) -> dict[str, Layer]:
+        """Layers by name."""
+        return {layer.name: layer for layer in self.layers}
+
+    def is_constant(self, name: str) -> bool:
+        """Whether the tensor is a weight, known before the frame."""
+        return name in self.constants
+
+    def constant(self, name: str) -> np.ndarray:
+        """The value of an initializer. ``CleaveError`` when its external data cannot be read."""
+        try:
+            return numpy_helper.to_array(self.constants[name], base_dir=str(self.path.parent))
+        except (OSError, ValueError) as error:
+            raise CleaveError(f"{self.path}: the data of weight '{name}' cannot be read: {error}") from error
+
+    def weight_bytes(self, layer: Layer) -> int:
+        """Bytes of the constants that the layer uses."""
+        return sum(self.tensors[n].size_bytes for n in set(layer.inputs) if self.is_constant(n))
+
+    def activations(self, layer: Layer) -> tuple[str, ...]:
+        """Inputs of the layer that are computed, not constant, in order."""
+        return tuple(n for n in layer.inputs if n and not self.is_constant(n))

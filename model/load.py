@@ -1,0 +1,291 @@
+"""From an ONNX file to a ``Graph``: constants folded, no-ops gone, every shape known, or a clear refusal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import TensorProto, ValueInfoProto, helper, shape_inference
+
+from model import constants, fold
+from model.graph import Graph, Layer, Tensor
+from model.macs import macs
+from runtime.errors import CleaveError
+
+CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+SMALL_ELEMENTS = 4096
+"""Constants up to this size keep their values during shape inference (targets of Reshape and the like)."""
+
+
+def load(path: Path | str, shapes: Mapping[str, tuple[int, ...]] | None = None, folded: bool = False) -> Graph:
+    """Read a CNN.
+
+    shapes: sizes for inputs whose file shape is dynamic (or to be replaced), by input name
+    folded: let BatchNormalization and scale/shift chains fold into convolutions where that is exact
+    Raises ``CleaveError`` for what is no ONNX model, an unsupported operator, or a shape that is not known.
+    """
+    path = Path(path)
+    original = _read(path)
+    model = fold.folded(path, original) if folded else _copy(original)
+    weights = constants.take(model)
+    _refuse(model, path)
+    _set_shapes(model, weights, shapes or {}, path)
+    infos = _settle(model, weights, path)
+    _drop_no_ops(model.graph)
+    _drop_dead(model.graph)
+    return _graph(path, original, model, weights, infos)
+
+
+def _read(path: Path) -> onnx.ModelProto:
+    if not path.is_file():
+        raise CleaveError(f"{path}: there is no such file; give an ONNX file or zoo:NAME")
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except (DecodeError, ValueError, OSError) as error:
+        raise CleaveError(f"{path}: is no ONNX model ({error})") from error
+    if not model.graph.node or not model.opset_import:
+        raise CleaveError(f"{path}: is no ONNX model: it has no operators")
+    _check_external(model, path)
+    return model
+
+
+def _check_external(model: onnx.ModelProto, path: Path) -> None:
+    """External data must lie beside the file, inside its folder."""
+    folder = path.parent.resolve()
+    for tensor in model.graph.initializer:
+        for entry in tensor.external_data:
+            if entry.key != "location":
+                continue
+            file = (folder / entry.value).resolve()
+            if not file.is_relative_to(folder):
+                raise CleaveError(f"{path}: weight '{tensor.name}' lies outside the model's folder: {entry.value}")
+            if not file.is_file():
+                raise CleaveError(f"{path}: the external data of weight '{tensor.name}' is missing: {entry.value}")
+
+
+def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy
+
+
+def _refuse(model: onnx.ModelProto, path: Path) -> None:
+    """Say at once everything about the file that cannot be cut."""
+    problems = [
+        f"{path}: layer '{n.name or n.output[0]}': operator '{n.op_type}' is not supported (control flow)"
+        for n in model.graph.node
+        if n.op_type in CONTROL_FLOW
+    ]
+    if model.functions:
+        names = ", ".join(sorted(f"'{f.name}'" for f in model.functions))
+        problems.append(f"{path}: model-local functions are not supported ({names}); inline them when exporting")
+    if model.graph.sparse_initializer:
+        problems.append(f"{path}: sparse weights are not supported; export them dense")
+    if not model.graph.input:
+        problems.append(f"{path}: the network has no input")
+    seen = set(constants.names(model)) | {""}
+    for node in model.graph.node:
+        for name in node.input:
+            if name not in seen and name not in (i.name for i in model.graph.input):
+                problems.append(
+                    f"{path}: layer '{node.name or node.output[0]}': input '{name}' is made nowhere before it"
+                )
+        seen.update(node.output)
+    if problems:
+        raise CleaveError(*problems)
+
+
+def _set_shapes(
+    model: onnx.ModelProto, weights: constants.Constants, shapes: Mapping[str, tuple[int, ...]], path: Path
+) -> None:
+    """Give the inputs their sizes; refuse sizes that are unknown, or for inputs that do not exist."""
+    inputs = {i.name: i for i in model.graph.input}
+    unknown = sorted(set(shapes) - set(inputs))
+    if unknown:
+        raise CleaveError(f"{path}: there is no input '{unknown[0]}' (it has {', '.join(sorted(inputs))})")
+    for name, shape in shapes.items():
+        elem_type = inputs[name].type.tensor_type.elem_type
+        inputs[name].CopyFrom(helper.make_tensor_value_info(name, elem_type, shape))
+    if shapes:
+        del model.graph.value_info[:]
+        for output in model.graph.output:
+            output.type.tensor_type.ClearField("shape")
+    problems = [_ask_shape(i, path) for i in model.graph.input if _static(i) is None]
+    if problems:
+        raise CleaveError(*problems)
+
+
+def _ask_shape(info: ValueInfoProto, path: Path) -> str:
+    dims = [
+        d.dim_param or (str(d.dim_value) if d.HasField("dim_value") else "?") for d in info.type.tensor_type.shape.dim
+    ]
+    example = ",".join(d if d.isdigit() and d != "0" else "1" for d in dims)
+    return (
+        f"{path}: input '{info.name}' has a dynamic shape ({', '.join(dims)}); "
+        f"say which to use: --shape {info.name}={example}"
+    )
+
+
+def _static(info: ValueInfoProto) -> tuple[int, ...] | None:
+    """The shape, or None where it or a part of it is unknown."""
+    if not info.type.HasField("tensor_type") or not info.type.tensor_type.HasField("shape"):
+        return None
+    dims = info.type.tensor_type.shape.dim
+    if any(not d.HasField("dim_value") or d.dim_value < 1 for d in dims):
+        return None
+    return tuple(d.dim_value for d in dims)
+
+
+def _settle(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> dict[str, ValueInfoProto]:
+    """Infer shapes and fold constants until neither finds more; value infos by tensor name."""
+    while True:
+        infos = _infer(model, weights, path)
+        shapes = {name: shape for name, info in infos.items() if (shape := _static(info)) is not None}
+        if not constants.fold(model, weights, shapes, path):
+            return infos
+
+
+def _infer(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> dict[str, ValueInfoProto]:
+    """Shape inference on a copy that carries small constants only: large weights are known by shape."""
+    skeleton = _copy(model)
+    for name, tensor in weights.items():
+        info = helper.make_tensor_value_info(name, tensor.data_type, tensor.dims)
+        if constants.elements(tensor) <= SMALL_ELEMENTS and not tensor.external_data:
+            skeleton.graph.initializer.append(tensor)
+        else:
+            skeleton.graph.input.append(info)
+    try:
+        inferred = shape_inference.infer_shapes(skeleton, strict_mode=True, data_prop=True)
+    except (shape_inference.InferenceError, ValueError) as error:
+        raise CleaveError(f"{path}: shapes do not fit together: {_first_line(error)}") from error
+    graph = inferred.graph
+    return {info.name: info for infos in (graph.input, graph.value_info, graph.output) for info in infos}
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
+
+
+def _drop_no_ops(graph: onnx.GraphProto) -> None:
+    """Identity and Dropout (at inference) vanish, unless they make an output of the network."""
+    outputs = {o.name for o in graph.output}
+    used = Counter(name for node in graph.node for name in node.input)
+    alias: dict[str, str] = {}
+    kept = []
+    for node in graph.node:
+        for i, name in enumerate(node.input):
+            node.input[i] = alias.get(name, name)
+        mask_used = any(used[name] or name in outputs for name in node.output[1:])
+        if node.op_type in ("Identity", "Dropout") and node.output[0] not in outputs and not mask_used:
+            alias[node.output[0]] = node.input[0]
+        else:
+            kept.append(node)
+    _replace_nodes(graph, kept)
+
+
+def _drop_dead(graph: onnx.GraphProto) -> None:
+    """Nodes that no output of the network depends on go."""
+    needed = {o.name for o in graph.output}
+    kept = []
+    for node in reversed(graph.node):
+        if needed.intersection(node.output):
+            needed.update(node.input)
+            kept.append(node)
+    _replace_nodes(graph, reversed(kept))
+
+
+def _replace_nodes(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> None:
+    copies = []
+    for node in nodes:
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        copies.append(copy)
+    del graph.node[:]
+    graph.node.extend(copies)
+
+
+def _graph(
+    path: Path,
+    original: onnx.ModelProto,
+    model: onnx.ModelProto,
+    weights: constants.Constants,
+    infos: dict[str, ValueInfoProto],
+) -> Graph:
+    nodes = list(model.graph.node)
+    if not nodes:
+        raise CleaveError(f"{path}: the network computes nothing from its inputs")
+    used = {name for node in nodes for name in node.input if name}
+    tensors = {name: _constant(weights[name]) for name in used if name in weights}
+    names = [i.name for i in model.graph.input] + [name for node in nodes for name in node.output if name]
+    tensors.update({t.name: t for t in _activations(names, infos, nodes, path)})
+    _check_outputs(model, tensors, path)
+    origins = fold.origins(original, nodes)
+    layers = [
+        Layer(i, name, _op(node), node, macs(node, tensors), origins[i])
+        for i, (name, node) in enumerate(zip(_names(nodes), nodes, strict=True))
+    ]
+    domains = {node.domain for node in nodes}
+    return Graph(
+        name=path.stem,
+        path=path,
+        layers=tuple(layers),
+        tensors=tensors,
+        inputs=tuple(i.name for i in model.graph.input if i.name in used),
+        outputs=tuple(o.name for o in model.graph.output),
+        constants={name: weights[name] for name in used if name in weights},
+        ir_version=model.ir_version,
+        opsets=tuple((o.domain, o.version) for o in model.opset_import if o.domain in domains or not o.domain),
+    )
+
+
+def _constant(tensor: TensorProto) -> Tensor:
+    return Tensor(tensor.name, tuple(tensor.dims), _dtype(tensor.data_type))
+
+
+def _activations(
+    names: list[str], infos: dict[str, ValueInfoProto], nodes: list[onnx.NodeProto], path: Path
+) -> list[Tensor]:
+    """Tensors of every name; all that are unknown are named at once."""
+    makers = {name: node for node in nodes for name in node.output}
+    found, problems = [], []
+    for name in names:
+        info = infos.get(name)
+        shape = _static(info) if info is not None else None
+        if info is None or shape is None:
+            node = makers.get(name)
+            where = f"layer '{node.name or node.output[0]}': operator '{node.op_type}': " if node else ""
+            problems.append(f"{path}: {where}the shape of '{name}' is not known before running; it cannot be cut")
+        else:
+            found.append(Tensor(name, shape, _dtype(info.type.tensor_type.elem_type)))
+    if problems:
+        raise CleaveError(*problems[:10])
+    return found
+
+
+def _check_outputs(model: onnx.ModelProto, tensors: dict[str, Tensor], path: Path) -> None:
+    for output in model.graph.output:
+        if output.name not in tensors:
+            raise CleaveError(f"{path}: output '{output.name}' does not depend on any input")
+
+
+def _dtype(elem_type: int) -> str:
+    return str(helper.tensor_dtype_to_np_dtype(elem_type))
+
+
+def _op(node: onnx.NodeProto) -> str:
+    return f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+
+
+def _names(nodes: list[onnx.NodeProto]) -> list[str]:
+    """A node's own name, or its first output where it has none or shares it."""
+    count = Counter(node.name for node in nodes)
+    first = [next(name for name in node.output if name) for node in nodes]
+    taken = {n.name for n in nodes if count[n.name] == 1}
+    return [
+        n.name if n.name and count[n.name] == 1 else (out if out not in taken else f"{out}#{i}")
+        for i, (n, out) in enumerate(zip(nodes, first, strict=True))
+    ]
