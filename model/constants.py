@@ -7,7 +7,7 @@ are all known before the first frame. ONNX Runtime evaluates them, so their mean
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -26,28 +26,23 @@ KEPT = RANDOM | {"DequantizeLinear"}
 """Never folded: what draws numbers, and DequantizeLinear, which ONNX Runtime fuses with its consumer."""
 
 
-def names(model: onnx.ModelProto) -> Iterator[str]:
-    """Names of the initializers."""
-    return (tensor.name for tensor in model.graph.initializer)
-
-
 def elements(tensor: TensorProto) -> int:
     """Number of elements of an initializer."""
     return math.prod(tensor.dims)
 
 
-def take(model: onnx.ModelProto) -> Constants:
-    """Move the initializers out of the model; inputs that only stood for them go too (IR version 3)."""
+def split(model: onnx.ModelProto) -> tuple[onnx.ModelProto, Constants]:
+    """The model without its weights, and the weights (not copied).
+
+    Inputs that only stood for initializers, as IR version 3 asks for, are gone.
+    """
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
-    inputs = [i for i in model.graph.input if i.name not in weights]
-    del model.graph.input[:]
-    model.graph.input.extend(inputs)
-    kept: Constants = {}
-    for name, tensor in weights.items():
-        kept[name] = TensorProto()
-        kept[name].CopyFrom(tensor)
-    del model.graph.initializer[:]
-    return kept
+    light = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
+    light.graph.node.extend(model.graph.node)
+    light.graph.input.extend(i for i in model.graph.input if i.name not in weights)
+    light.graph.output.extend(model.graph.output)
+    light.graph.value_info.extend(model.graph.value_info)
+    return light, weights
 
 
 def fold(model: onnx.ModelProto, weights: Constants, shapes: dict[str, tuple[int, ...]], path: Path) -> bool:
@@ -70,16 +65,15 @@ def fold(model: onnx.ModelProto, weights: Constants, shapes: dict[str, tuple[int
         needed = {n for node in rest for n in node.input} | {o.name for o in model.graph.output}
         _evaluate(model, foldable, weights, needed, path)
     if found:
-        copies = [_clone(node) for node in rest]
-        del model.graph.node[:]
-        model.graph.node.extend(copies)
+        replace_nodes(model.graph, rest)
     return found
 
 
-def _clone(node: onnx.NodeProto) -> onnx.NodeProto:
-    copy = onnx.NodeProto()
-    copy.CopyFrom(node)
-    return copy
+def replace_nodes(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> None:
+    """Make ``nodes``, some of the graph's own, all that it has."""
+    kept = onnx.GraphProto(node=nodes)
+    del graph.node[:]
+    graph.node.extend(kept.node)
 
 
 def _shape(node: onnx.NodeProto, shape: tuple[int, ...]) -> TensorProto:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import onnx
@@ -28,11 +28,11 @@ def load(path: Path | str, shapes: Mapping[str, tuple[int, ...]] | None = None, 
     Raises ``CleaveError`` for what is no ONNX model, an unsupported operator, or a shape that is not known.
     """
     path = Path(path)
-    original = _read(path)
-    model = fold.folded(path, original) if folded else _copy(original)
-    weights = constants.take(model)
-    _refuse(model, path)
-    _set_shapes(model, weights, shapes or {}, path)
+    whole = _read(path)
+    original, _ = constants.split(whole)
+    model, weights = constants.split(fold.folded(path, original) if folded else whole)
+    _refuse(model, weights, path)
+    _set_shapes(model, shapes or {}, path)
     infos = _settle(model, weights, path)
     _drop_no_ops(model.graph)
     _drop_dead(model.graph)
@@ -66,13 +66,7 @@ def _check_external(model: onnx.ModelProto, path: Path) -> None:
                 raise CleaveError(f"{path}: the external data of weight '{tensor.name}' is missing: {entry.value}")
 
 
-def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    return copy
-
-
-def _refuse(model: onnx.ModelProto, path: Path) -> None:
+def _refuse(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> None:
     """Say at once everything about the file that cannot be cut."""
     problems = [
         f"{path}: layer '{n.name or n.output[0]}': operator '{n.op_type}' is not supported (control flow)"
@@ -86,21 +80,25 @@ def _refuse(model: onnx.ModelProto, path: Path) -> None:
         problems.append(f"{path}: sparse weights are not supported; export them dense")
     if not model.graph.input:
         problems.append(f"{path}: the network has no input")
-    seen = set(constants.names(model)) | {""}
-    for node in model.graph.node:
-        for name in node.input:
-            if name not in seen and name not in (i.name for i in model.graph.input):
-                problems.append(
-                    f"{path}: layer '{node.name or node.output[0]}': input '{name}' is made nowhere before it"
-                )
-        seen.update(node.output)
+    problems.extend(_unordered(model.graph, set(weights), path))
     if problems:
-        raise CleaveError(*problems)
+        raise CleaveError(*problems[:10])
 
 
-def _set_shapes(
-    model: onnx.ModelProto, weights: constants.Constants, shapes: Mapping[str, tuple[int, ...]], path: Path
-) -> None:
+def _unordered(graph: onnx.GraphProto, known: set[str], path: Path) -> list[str]:
+    """Sentences about inputs of nodes that nothing before them makes."""
+    known = known | {i.name for i in graph.input} | {""}
+    problems = []
+    for node in graph.node:
+        missing = [name for name in node.input if name not in known]
+        problems += [
+            f"{path}: layer '{node.name or node.output[0]}': input '{n}' is made nowhere before it" for n in missing
+        ]
+        known.update(node.output)
+    return problems
+
+
+def _set_shapes(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], path: Path) -> None:
     """Give the inputs their sizes; refuse sizes that are unknown, or for inputs that do not exist."""
     inputs = {i.name: i for i in model.graph.input}
     unknown = sorted(set(shapes) - set(inputs))
@@ -150,7 +148,8 @@ def _settle(model: onnx.ModelProto, weights: constants.Constants, path: Path) ->
 
 def _infer(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> dict[str, ValueInfoProto]:
     """Shape inference on a copy that carries small constants only: large weights are known by shape."""
-    skeleton = _copy(model)
+    skeleton = onnx.ModelProto()
+    skeleton.CopyFrom(model)
     for name, tensor in weights.items():
         info = helper.make_tensor_value_info(name, tensor.data_type, tensor.dims)
         if constants.elements(tensor) <= SMALL_ELEMENTS and not tensor.external_data:
@@ -184,7 +183,7 @@ def _drop_no_ops(graph: onnx.GraphProto) -> None:
             alias[node.output[0]] = node.input[0]
         else:
             kept.append(node)
-    _replace_nodes(graph, kept)
+    constants.replace_nodes(graph, kept)
 
 
 def _drop_dead(graph: onnx.GraphProto) -> None:
@@ -195,17 +194,7 @@ def _drop_dead(graph: onnx.GraphProto) -> None:
         if needed.intersection(node.output):
             needed.update(node.input)
             kept.append(node)
-    _replace_nodes(graph, reversed(kept))
-
-
-def _replace_nodes(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> None:
-    copies = []
-    for node in nodes:
-        copy = onnx.NodeProto()
-        copy.CopyFrom(node)
-        copies.append(copy)
-    del graph.node[:]
-    graph.node.extend(copies)
+    constants.replace_nodes(graph, reversed(kept))
 
 
 def _graph(
