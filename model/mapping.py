@@ -1,0 +1,186 @@
+"""The mapping: which device computes which part of which layer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from model import boxes
+from model.graph import Graph, Layer
+from model.platform import Platform
+from runtime.errors import CleaveError
+
+FORMAT = "cleave-mapping"
+VERSION = 1
+
+
+@dataclass(frozen=True, order=True)
+class Shard:
+    """One device's part of one layer: the box ``start <= i < stop`` of its output along ``axis``.
+
+    layer:  index into ``Graph.layers``
+    start, stop: zero-based, half-open, in elements of ``axis``; the whole layer is one shard ``0..size``
+    device: index into ``Platform.devices``
+    axis:   output axis that is split: 1 = channels (LOP)
+    """
+
+    layer: int
+    start: int
+    stop: int
+    device: int
+    axis: int = boxes.CHANNELS
+
+
+def extent(graph: Graph, layer: Layer, axis: int = boxes.CHANNELS) -> int:
+    """Elements of the layer's (first) output along ``axis``; 1 where it has no such axis."""
+    shape = graph.tensors[layer.outputs[0]].shape
+    return shape[axis] if axis < len(shape) else 1
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """Shards of every layer, sorted by layer and start."""
+
+    shards: tuple[Shard, ...]
+
+    @staticmethod
+    def of(shards: Iterable[Shard]) -> Mapping:
+        """A mapping with its shards in order."""
+        return Mapping(tuple(sorted(shards)))
+
+    @staticmethod
+    def whole(graph: Graph, devices: Sequence[int]) -> Mapping:
+        """Every layer whole, layer i on ``devices[i]``."""
+        return Mapping.of(Shard(i.index, 0, extent(graph, i), devices[i.index]) for i in graph.layers)
+
+    def by_layer(self, n_layers: int) -> list[list[Shard]]:
+        """Shards of each layer, in order."""
+        rows: list[list[Shard]] = [[] for _ in range(n_layers)]
+        for shard in self.shards:
+            rows[shard.layer].append(shard)
+        return rows
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """Devices that take part, ascending: the ranks, in order."""
+        return tuple(sorted({shard.device for shard in self.shards}))
+
+    def check(self, graph: Graph, platform: Platform) -> list[str]:
+        """Everything that is wrong with the mapping, a sentence each; empty if it can be built."""
+        problems = [
+            f"layer {s.layer} does not exist ('{graph.name}' has {len(graph.layers)})"
+            for s in self.shards
+            if not 0 <= s.layer < len(graph.layers)
+        ]
+        known = ", ".join(d.name for d in platform.devices)
+        problems += [
+            f"device {s.device} is not on the platform (it has {known})"
+            for s in self.shards
+            if not 0 <= s.device < len(platform.devices)
+        ]
+        if problems:
+            return problems
+        rows = self.by_layer(len(graph.layers))
+        return [p for layer in graph.layers for p in _check_layer(graph, layer, rows[layer.index])]
+
+    def to_json(self, graph: Graph, platform: Platform) -> str:
+        """The mapping as text: a device name for a whole layer, a list of boxes for a split one."""
+        rows = self.by_layer(len(graph.layers))
+        layers = {layer.name: _row_to_json(graph, layer, rows[layer.index], platform) for layer in graph.layers}
+        body = {"format": FORMAT, "version": VERSION, "cnn": graph.name, "platform": platform.name, "layers": layers}
+        return json.dumps(body, indent=1) + "\n"
+
+    @staticmethod
+    def from_json(text: str, graph: Graph, platform: Platform, where: str = "mapping") -> Mapping:
+        """Read and check a mapping; ``CleaveError`` with every problem, each beginning with ``where``."""
+        try:
+            body = json.loads(text)
+        except ValueError as error:
+            raise CleaveError(f"{where}: is no JSON: {error}") from error
+        if not isinstance(body, dict) or body.get("format") != FORMAT or body.get("version") != VERSION:
+            raise CleaveError(f"{where}: is no {FORMAT} of version {VERSION}")
+        if not isinstance(body.get("layers"), dict):
+            raise CleaveError(f"{where}: 'layers' must be an object of layer names")
+        problems: list[str] = []
+        shards: list[Shard] = []
+        for name, row in body["layers"].items():
+            if name not in graph.by_name:
+                problems.append(f"layer '{name}' is not in '{graph.name}'")
+                continue
+            try:
+                shards += _row_from_json(graph, graph.by_name[name], row, platform)
+            except (CleaveError, KeyError, TypeError) as error:
+                problems.append(f"layer '{name}': {_say(error)}")
+        return checked(Mapping.of(shards), graph, platform, where, problems)
+
+
+def checked(mapping: Mapping, graph: Graph, platform: Platform, where: str, problems: Sequence[str] = ()) -> Mapping:
+    """The mapping, or a ``CleaveError`` with ``problems`` and everything that ``check`` finds."""
+    found = list(problems) or mapping.check(graph, platform)
+    if found:
+        raise CleaveError(*[f"{where}: {problem}" for problem in found[:20]])
+    return mapping
+
+
+def _say(error: Exception) -> str:
+    return str(error) if isinstance(error, CleaveError) else "a part needs device, axis, start and stop"
+
+
+def _check_layer(graph: Graph, layer: Layer, shards: list[Shard]) -> list[str]:
+    where = f"layer '{layer.name}'"
+    if not shards:
+        return [f"{where}: is on no device"]
+    axes = {s.axis for s in shards}
+    if len(axes) > 1:
+        return [f"{where}: is split along several axes ({', '.join(map(str, sorted(axes)))}); choose one"]
+    axis = axes.pop()
+    size = extent(graph, layer, axis)
+    problems = _check_cover(where, shards, size)
+    whole = len(shards) == 1 and not problems
+    rule = boxes.rule(graph, layer, axis)
+    if not whole and rule is None:
+        problems.append(f"{where}: operator {layer.op} cannot be split along axis {axis} here; keep it whole")
+    elif not whole and rule is not None:
+        problems += [
+            f"{where}: the cut at {s.stop} lies inside a group of {rule.grain} channels; cut at a multiple of it"
+            for s in shards
+            if s.stop % rule.grain and s.stop < size
+        ]
+    return problems
+
+
+def _check_cover(where: str, shards: list[Shard], size: int) -> list[str]:
+    """Gaps, overlaps and empty or outlying boxes."""
+    problems = [
+        f"{where}: box {s.start}..{s.stop} is not inside 0..{size}" for s in shards if not 0 <= s.start < s.stop <= size
+    ]
+    if problems:
+        return problems
+    edges = [(0, 0), *[(s.start, s.stop) for s in shards], (size, size)]
+    for (_, end), (start, _) in pairwise(edges):
+        if start > end:
+            problems.append(f"{where}: channels {end}..{start} are on no device")
+        elif start < end:
+            problems.append(f"{where}: channels {start}..{end} are on two devices")
+    return problems
+
+
+def _row_to_json(graph: Graph, layer: Layer, shards: list[Shard], platform: Platform) -> Any:
+    if len(shards) == 1:
+        return platform.devices[shards[0].device].name
+    return [
+        {"device": platform.devices[s.device].name, "axis": s.axis, "start": s.start, "stop": s.stop} for s in shards
+    ]
+
+
+def _row_from_json(graph: Graph, layer: Layer, row: Any, platform: Platform) -> list[Shard]:
+    if isinstance(row, str):
+        return [Shard(layer.index, 0, extent(graph, layer), platform.index(row))]
+    parts = [(platform.index(r["device"]), r["axis"], r["start"], r["stop"]) for r in row]
+    for values in parts:
+        if not all(isinstance(v, int) and not isinstance(v, bool) for v in values):
+            raise CleaveError("axis, start and stop must be whole numbers")
+    return [Shard(layer.index, start, stop, device, axis) for device, axis, start, stop in parts]
