@@ -1,0 +1,274 @@
+"""Pricing: latency, period, energy and memory of a lowered mapping (section 4.3 of the thesis).
+
+Every device works through its shards in topological order; a shard starts when its device is free and its pieces are
+there. A message (Eq. 4.8) occupies the sending and the receiving side of its medium: the network card of a host, or
+the copy engine between two units of one host.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from model import boxes, coefficients
+from model.arrays import GraphArrays
+from model.graph import Graph
+from model.lowering import Messages, Shards
+from model.platform import Platform
+from runtime.errors import CleaveError
+
+Floats = NDArray[np.float64]
+
+COMPUTE, COMMUNICATE, WAIT, ENERGY, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY = range(8)
+"""Columns of an account: seconds, seconds, seconds, joules, then bytes."""
+COLUMNS = 8
+
+
+class CostArrays(NamedTuple):
+    """What things cost. ``T`` tasks, ``D`` devices, ``P`` memory pools.
+
+    time_s, overhead_s, power_w: (T, D) of a whole task: part that shrinks with the shard, fixed part, watts
+    cut_bytes, kept_bytes: (T,) weights that are divided among the shards, and that every shard has whole
+    bandwidth, latency: (D, D) bytes/s and seconds; port: (D, D) which card of the sender a message leaves by
+    ports: (1,) number of cards (a network card a host, a copy engine a device)
+    memory: (D, 4) resident bytes a byte of weights, activations, buffers; bias in bytes
+    communication_w: (D,); pool: (D,); capacity: (P,) bytes, inf where not stated
+    """
+
+    time_s: Floats
+    overhead_s: Floats
+    power_w: Floats
+    cut_bytes: Floats
+    kept_bytes: Floats
+    bandwidth: Floats
+    latency: Floats
+    port: NDArray[np.int32]
+    ports: int
+    memory: Floats
+    communication_w: Floats
+    pool: NDArray[np.int32]
+    capacity: Floats
+
+
+class Ledger(NamedTuple):
+    """What a price is made of. ``S`` shards, ``M`` messages, ``D`` devices; seconds from the start of the frame.
+
+    start, stop: (S,) of a shard; depart, arrive: (M,) of a message
+    account: (D, COLUMNS) what each device spends, see the column names
+    """
+
+    start: Floats
+    stop: Floats
+    depart: Floats
+    arrive: Floats
+    account: Floats
+    free: Floats
+    sender: Floats
+    receiver: Floats
+    alive: Floats
+
+
+def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
+    """Cost arrays of a graph on a platform. ``CleaveError`` when a device's coefficients are missing."""
+    time, overhead, power = _times(graph, g, platform)
+    cut, kept = _weights(graph, g)
+    units = [_unit(platform, d) for d in range(len(platform.devices))]
+    hosts = np.array([d.host for d in platform.devices])
+    own = len(platform.hosts) + np.arange(len(hosts))
+    return CostArrays(
+        time_s=time,
+        overhead_s=overhead,
+        power_w=power,
+        cut_bytes=cut,
+        kept_bytes=kept,
+        bandwidth=platform.bandwidth(),
+        latency=platform.latency(),
+        port=np.where(hosts[:, None] == hosts, own[:, None], hosts[:, None]).astype(np.int32),
+        ports=len(platform.hosts) + len(hosts),
+        memory=np.array(
+            [[u.memory_weights, u.memory_activations, u.memory_buffers, u.memory_bias_bytes] for u in units]
+        ),
+        communication_w=np.array(
+            [d.power_w or u.communication_w for d, u in zip(platform.devices, units, strict=True)]
+        ),
+        pool=np.array([d.pool for d in platform.devices], dtype=np.int32),
+        capacity=np.array([p.capacity_bytes or np.inf for p in platform.pools], dtype=np.float64),
+    )
+
+
+def _unit(platform: Platform, device: int) -> coefficients.UnitCost:
+    d = platform.devices[device]
+    try:
+        return coefficients.load(d.coefficients).unit(d.unit)
+    except CleaveError as error:
+        raise CleaveError(f"device '{d.name}': {error}") from error
+
+
+def _times(graph: Graph, g: GraphArrays, platform: Platform) -> tuple[Floats, Floats, Floats]:
+    """(T, D) seconds that scale, seconds that do not, and watts (Eq. 4.7, 4.10)."""
+    shape = (len(g.size), len(platform.devices))
+    time, overhead, power = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    kinds = [coefficients.kind(graph, layer) for layer in graph.layers]
+    for d, device in enumerate(platform.devices):
+        unit = _unit(platform, d)
+        speed = unit.frequency_hz * (min(1.0, device.threads / unit.threads) if device.unit == "cpu" else 1.0)
+        for layer, kind in zip(graph.layers, kinds, strict=True):
+            task, cost = g.n_inputs + layer.index, unit.layers[kind]
+            time[task, d] = layer.macs / (speed * cost.macs_per_cycle)
+            overhead[task, d] = cost.overhead_s
+            power[task, d] = device.power_w or cost.power_w
+    return time, overhead, power
+
+
+def _weights(graph: Graph, g: GraphArrays) -> tuple[Floats, Floats]:
+    """(T,) bytes of constants that a split divides, and of those that every shard keeps whole."""
+    cut, kept = np.zeros(len(g.size)), np.zeros(len(g.size))
+    for layer in graph.layers:
+        rule = boxes.rule(graph, layer)
+        needs = rule.needs if rule else (boxes.WHOLE,) * len(layer.inputs)
+        for name, need in dict(zip(layer.inputs, needs, strict=True)).items():
+            if graph.is_constant(name):
+                (kept if need.axis < 0 else cut)[g.n_inputs + layer.index] += graph.tensors[name].size_bytes
+    return cut, kept
+
+
+def ledger(shards: int, n_messages: int, c: CostArrays) -> Ledger:
+    """Room for prices of mappings with at most so many shards and messages."""
+    devices = len(c.pool)
+    sizes = ((shards,), (shards,), (n_messages,), (n_messages,), (devices, COLUMNS))
+    return Ledger(*(np.zeros(s) for s in (*sizes, (devices,), (c.ports,), (c.ports,), (devices,))))
+
+
+@njit(cache=True)
+def price(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) -> tuple[float, float]:
+    """Fill ``out``; returns latency and period in seconds.
+
+    Latency: one frame alone, first input to last output. Period: the busiest device or card of a steady pipeline.
+    """
+    out.free[:] = 0
+    out.sender[:] = 0
+    out.receiver[:] = 0
+    out.alive[:] = 0
+    out.account[:] = 0
+    latency = 0.0
+    for task in range(len(g.size)):
+        for shard in range(s.ptr[task], s.ptr[task + 1]):
+            latency = max(latency, _compute(g, s, m, c, out, task, shard))
+            for message in range(m.out_ptr[shard], m.out_ptr[shard + 1]):
+                _transfer(g, s, m, c, out, message)
+        _release(g, s, m, out, task)
+    _settle(c, out)
+    return latency, _period(g, s, m, c, out)
+
+
+@njit(cache=True)
+def _share(g: GraphArrays, s: Shards, task: int, shard: int) -> float:
+    return (s.stop[shard] - s.start[shard]) / g.size[task]
+
+
+@njit(cache=True)
+def _compute(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, task: int, shard: int) -> float:
+    """Run a shard once its device is free and its pieces are there; returns when it stops."""
+    device = s.device[shard]
+    share = _share(g, s, task, shard)
+    first = last = out.free[device]
+    for k in range(m.in_ptr[shard], m.in_ptr[shard + 1]):
+        arrival = out.arrive[m.in_message[k]]
+        first = arrival if k == m.in_ptr[shard] else min(first, arrival)
+        last = max(last, arrival)
+    account = out.account[device]
+    if m.pieces[shard] > 1:
+        account[WAIT] += last - min(last, max(first, out.free[device]))
+    seconds = c.time_s[task, device] * share + c.overhead_s[task, device]
+    out.start[shard] = last
+    out.stop[shard] = out.free[device] = last + seconds
+    account[COMPUTE] += seconds
+    account[ENERGY] += seconds * c.power_w[task, device]
+    account[WEIGHTS] += c.cut_bytes[task] * share + c.kept_bytes[task]
+    for tensor in range(g.tensor_ptr[task], g.tensor_ptr[task + 1]):
+        out.alive[device] += g.tensor_bytes[tensor] * share
+    account[ACTIVATIONS] = max(account[ACTIVATIONS], out.alive[device])
+    return out.stop[shard]
+
+
+@njit(cache=True)
+def _bytes(g: GraphArrays, m: Messages, message: int) -> float:
+    tensor = m.tensor[message]
+    return g.tensor_bytes[tensor] * (m.stop[message] - m.start[message]) / g.tensor_size[tensor]
+
+
+@njit(cache=True)
+def _transfer(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, message: int) -> None:
+    """Send a message when it exists and the cards on both sides are free."""
+    source, target = s.device[m.shard[message]], m.device[message]
+    size = _bytes(g, m, message)
+    seconds = size / c.bandwidth[source, target]
+    here, there = c.port[source, target], c.port[target, source]
+    begin = max(out.stop[m.shard[message]], out.sender[here], out.receiver[there])
+    out.depart[message] = begin
+    out.sender[here] = out.receiver[there] = begin + seconds
+    out.arrive[message] = begin + seconds + c.latency[source, target]
+    for device in (source, target):
+        out.account[device, COMMUNICATE] += seconds + c.latency[source, target]
+        out.account[device, BUFFERS] += size
+
+
+@njit(cache=True)
+def _release(g: GraphArrays, s: Shards, m: Messages, out: Ledger, task: int) -> None:
+    """Free what no later task on its own device reads: inputs of the task, and its outputs where none does."""
+    for edge in range(g.edge_ptr[task], g.edge_ptr[task + 1]):
+        _free(g, s, m, out, g.edge_tensor[edge], task)
+    for tensor in range(g.tensor_ptr[task], g.tensor_ptr[task + 1]):
+        _free(g, s, m, out, tensor, -1)
+
+
+@njit(cache=True)
+def _free(g: GraphArrays, s: Shards, m: Messages, out: Ledger, tensor: int, task: int) -> None:
+    """Free the pieces of ``tensor`` whose last reader is ``task`` (-1: that have none)."""
+    maker = g.tensor_task[tensor]
+    for shard in range(s.ptr[maker], s.ptr[maker + 1]):
+        slot = m.slot_ptr[tensor] + shard - s.ptr[maker]
+        if m.last_use[slot] == task:
+            out.alive[s.device[shard]] -= g.tensor_bytes[tensor] * _share(g, s, maker, shard)
+            m.last_use[slot] = -2
+
+
+@njit(cache=True)
+def _settle(c: CostArrays, out: Ledger) -> None:
+    """Energy of communication and waiting, and resident memory (Eq. 4.9), for each device that takes part."""
+    for device in range(len(c.pool)):
+        a = out.account[device]
+        a[ENERGY] += (a[COMMUNICATE] + a[WAIT]) * c.communication_w[device]
+        if a[COMPUTE] + a[COMMUNICATE] + a[ACTIVATIONS] > 0:
+            k = c.memory[device]
+            a[MEMORY] = a[WEIGHTS] * k[0] + a[ACTIVATIONS] * k[1] + a[BUFFERS] * k[2] + k[3]
+
+
+@njit(cache=True)
+def _period(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) -> float:
+    """Seconds a frame of the busiest device or card."""
+    out.sender[:] = 0
+    out.receiver[:] = 0
+    for message in range(m.out_ptr[s.ptr[len(g.size)]]):
+        source, target = s.device[m.shard[message]], m.device[message]
+        seconds = _bytes(g, m, message) / c.bandwidth[source, target]
+        out.sender[c.port[source, target]] += seconds
+        out.receiver[c.port[target, source]] += seconds
+    busy = (out.account[:, COMPUTE] + out.account[:, COMMUNICATE]).max()
+    return max(busy, out.sender.max(), out.receiver.max())
+
+
+@njit(cache=True)
+def excess(c: CostArrays, out: Ledger) -> float:
+    """Bytes by which the fullest memory pool overflows; at most 0 when everything fits. -inf: no limit stated."""
+    worst = -np.inf
+    for pool in range(len(c.capacity)):
+        used = 0.0
+        for device in range(len(c.pool)):
+            if c.pool[device] == pool:
+                used += out.account[device, MEMORY]
+        worst = max(worst, used - c.capacity[pool])
+    return worst
