@@ -1,0 +1,158 @@
+"""From a plan to the text files of its bundle: one program a rank, and what starts them. Pure: nothing is written."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+import runtime
+from runtime.errors import CleaveError
+from runtime.plan import Plan, RankPlan, Recv, Run, Send
+
+TEMPLATES = Path(__file__).parent.parent / "templates"
+
+DEVICE_FILES = (
+    "__init__.py",
+    "communicator.py",
+    "errors.py",
+    "frames.py",
+    "loop.py",
+    "mpi.py",
+    "options.py",
+    "program.py",
+    "rank.py",
+    "segment.py",
+    "trace.py",
+)
+"""Files of ``runtime`` that a device needs. They import numpy, mpi4py and onnxruntime, and run on Python 3.8."""
+
+
+def render(plan: Plan) -> dict[str, str]:
+    """Every text file of the bundle but the segments: path inside the bundle to text."""
+    _check_hosts(plan)
+    templates = _environment()
+    files = {"plan.json": plan.to_json()}
+    files["main.py"] = templates.get_template("main.py.j2").render(ranks=len(plan.ranks))
+    for rank in plan.ranks:
+        files[f"rank_{rank.rank:02d}.py"] = _program(templates, plan, rank)
+    files["rankfile"] = templates.get_template("rankfile.j2").render(ranks=plan.ranks)
+    hosts = Counter(rank.address for rank in plan.ranks).items()
+    files["hostfile"] = templates.get_template("hostfile.j2").render(hosts=hosts)
+    sent = {r.device: [(s.buffer, s.dest) for s in r.steps if isinstance(s, Send)] for r in plan.ranks}
+    received = {r.device: [(s.buffer, s.source) for s in r.steps if isinstance(s, Recv)] for r in plan.ranks}
+    files["sender.json"], files["receiver.json"] = _table(sent), _table(received)
+    for name in DEVICE_FILES:
+        files[f"runtime/{name}"] = (Path(runtime.__path__[0]) / name).read_text(encoding="utf-8")
+    return files
+
+
+def write(files: dict[str, str], folder: Path) -> None:
+    """Write what ``render`` gave."""
+    for path, text in files.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    environment.filters["literal"] = _literal
+    return environment
+
+
+def _literal(value: Any) -> str:
+    """A Python literal in ASCII, whatever a name holds; double quotes where they need no escape."""
+    text = ascii(value)
+    return f'"{text[1:-1]}"' if text[0] == "'" and '"' not in text else text
+
+
+def _check_hosts(plan: Plan) -> None:
+    """A host stands in files whose words are separated by blanks."""
+    bad = sorted({r.address for r in plan.ranks if not r.address or any(c in r.address for c in " \t\r\n=#\"'")})
+    if bad:
+        raise CleaveError(*(f"host address {address!r} cannot stand in a hostfile" for address in bad))
+
+
+def _program(templates: jinja2.Environment, plan: Plan, rank: RankPlan) -> str:
+    variable = {buffer.name: f"b{i}" for i, buffer in enumerate(rank.buffers)}
+    steps = _numbered(rank)
+    return templates.get_template("rank.py.j2").render(
+        rank=rank,
+        ranks=len(plan.ranks),
+        headline=f"Rank {rank.rank} of {len(plan.ranks)} on {rank.device}, for {plan.cnn}: {_summary(rank)}.",
+        variable=variable,
+        buffers=[dict(vars(b), variable=variable[b.name]) for b in rank.buffers],
+        segments=[dict(vars(step), variable=name) for name, step in steps if isinstance(step, Run)],
+        receives=[dict(vars(step), variable=name) for name, step in steps if isinstance(step, Recv)],
+        sends=[dict(vars(s), variable=name, index=_index(rank, s)) for name, s in steps if isinstance(s, Send)],
+        lines=[_line(name, step) for name, step in steps],
+    )
+
+
+def _numbered(rank: RankPlan) -> list[tuple[str, Any]]:
+    """Each step with the variable that stands for it: r0, s0, m0, r1 …"""
+    letters = {Recv: "r", Run: "s", Send: "m"}
+    count: Counter[str] = Counter()
+    numbered = []
+    for step in rank.steps:
+        letter = letters[type(step)]
+        numbered.append((f"{letter}{count[letter]}", step))
+        count[letter] += 1
+    return numbered
+
+
+def _line(name: str, step: Any) -> dict[str, str]:
+    """A line of the frame, and what it means."""
+    if isinstance(step, Recv):
+        return {"call": f"{name}.wait()", "comment": f"{_comment(step.buffer)} from rank {step.source}"}
+    if isinstance(step, Send):
+        return {"call": f"{name}.start()", "comment": f"{_comment(step.buffer)} to rank {step.dest}"}
+    return {"call": f"{name}.run()", "comment": _comment(_parts(step))}
+
+
+def _comment(text: str) -> str:
+    """Text that stays on its line and in ASCII."""
+    return ascii(text)[1:-1]
+
+
+def _parts(run: Run) -> str:
+    """What a segment computes, shortened to its ends."""
+    names = [f"{p.layer}[{':,' * p.axis}{p.start}:{p.stop}]" for p in run.parts]
+    return ", ".join(names) if len(names) <= 3 else f"{names[0]} … {names[-1]} ({len(names)} layers)"
+
+
+def _summary(rank: RankPlan) -> str:
+    runs = rank.runs
+    return (
+        "; ".join(_parts(run) for run in runs[:3]) + ("; …" if len(runs) > 3 else "") or "holds data, computes nothing"
+    )
+
+
+def _index(rank: RankPlan, send: Send) -> str:
+    """The box as a Python index; dimensions at the end that are whole are left out."""
+    shape = rank.buffer(send.buffer).shape
+    box = list(send.box)
+    while box and box[-1] == (0, shape[len(box) - 1]):
+        box.pop()
+    return f"[{', '.join(f'{start}:{stop}' for start, stop in box)}]" if box else ""
+
+
+def _table(messages: dict[str, list[tuple[str, int]]]) -> str:
+    """AutoDiCE's form: device key, then tensor, then the ranks at the other end."""
+    table: dict[str, dict[str, list[int]]] = {}
+    for device, pairs in messages.items():
+        tensors = table.setdefault(device, {})
+        for tensor, other in pairs:
+            tensors.setdefault(tensor, []).append(other)
+    return json.dumps(table, indent=1) + "\n"

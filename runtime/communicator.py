@@ -1,0 +1,63 @@
+"""How ranks talk: what a communicator offers, and how to wait without taking a core from a neighbour."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable, Protocol
+
+import numpy as np
+
+SPIN_S = 100e-6
+"""A wait polls without a pause for this long: most messages of a well balanced plan arrive by then."""
+SHARE = 1 / 32
+"""After that it sleeps for this share of the time waited so far, so an arrival is noticed at most 3 % late ..."""
+SHORTEST_S, LONGEST_S = 20e-6, 1e-3
+"""... within these bounds. At 1 ms a waiting rank takes 1 to 2 % of a core; MPI's own wait takes all of it."""
+
+
+class Request(Protocol):
+    """A message on its way."""
+
+    def test(self) -> bool:
+        """Let messages move on; true once this one has arrived (or has left, for a send)."""
+
+
+class Communicator(Protocol):
+    """What the harness needs of MPI. Arrays are C-contiguous and stay untouched until their request is done."""
+
+    rank: int
+    size: int
+
+    def irecv(self, array: np.ndarray, source: int, tag: int) -> Request:
+        """Start receiving into ``array``."""
+
+    def isend(self, array: np.ndarray, dest: int, tag: int) -> Request:
+        """Start sending ``array``."""
+
+    def barrier(self) -> None:
+        """Return when every rank is here, on all of them at nearly the same time."""
+
+    def gather(self, value: Any) -> list[Any] | None:
+        """The values of all ranks, in order, on rank 0; ``None`` elsewhere."""
+
+    def progress(self, active: bool) -> None:
+        """Whether messages have to move on although this thread is about to compute for a while."""
+
+    def abort(self, message: str) -> None:
+        """End every rank; ``message`` is one line that says why."""
+
+
+def wait(test: Callable[[], bool]) -> None:
+    """Return once ``test()`` is true: poll briefly, then sleep a little longer each time."""
+    begin = time.perf_counter()
+    while not test():
+        waited = time.perf_counter() - begin
+        if waited > SPIN_S:
+            time.sleep(min(max(waited * SHARE, SHORTEST_S), LONGEST_S))
+
+
+def as_bytes(array: np.ndarray) -> np.ndarray:
+    """The bytes of a C-contiguous array, in place. MPI knows no float16 and no bool; it need not."""
+    if not array.flags.c_contiguous:
+        raise ValueError("an array that is sent or received must be contiguous")
+    return array.reshape(-1).view(np.uint8)

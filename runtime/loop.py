@@ -1,0 +1,108 @@
+"""Frame after frame: fill the inputs, start together, run, keep the outputs, and hand all of it in at the end."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from runtime.frames import Frames, save_npz, save_text
+from runtime.options import Options
+from runtime.rank import Program, Rank
+from runtime.trace import Span, Trace, Usage
+
+
+def run_frames(program: Program, rank: Rank, options: Options) -> None:
+    """Everything one rank does, from opening its segments to the files that rank 0 writes."""
+    frame = program(rank)
+    rank.activity = "reading its input"
+    source = Frames(options.input, options.seed, rank.inputs)
+    frames: list[tuple[Span, ...]] = []
+    kept: dict[str, list[np.ndarray]] = {name: [] for name in rank.outputs}
+    origin = busy = 0.0
+    for index in range(-options.warmup, options.frames):
+        source.fill(index % options.frames)
+        if index in (-options.warmup, 0) or options.barrier:
+            rank.activity = "waiting for the other ranks"
+            rank.communicator.barrier()
+            origin = time.perf_counter()
+        if index == 0:
+            busy = time.process_time()
+        rank.records.clear()
+        frame()
+        rank.finish()
+        if index >= 0:
+            frames.append(_spans(rank, origin))
+            _keep(kept, rank, options)
+    _hand_in(rank, options, _usage(rank, time.process_time() - busy), frames, kept)
+
+
+def _spans(rank: Rank, origin: float) -> tuple[Span, ...]:
+    number = rank.place.rank
+    return tuple(Span(number, kind, name, a - origin, b - origin) for kind, name, a, b in rank.records)
+
+
+def _keep(kept: dict[str, list[np.ndarray]], rank: Rank, options: Options) -> None:
+    """Copy the outputs of a frame, if somebody wants them."""
+    if options.output:
+        for name, buffer in rank.outputs.items():
+            kept[name].append(buffer.copy())
+
+
+def _hand_in(rank: Rank, options: Options, usage: Usage, frames: Any, kept: Any) -> None:
+    """Gather everything on rank 0 and write what was asked for."""
+    rank.activity = "gathering the results"
+    everything = rank.communicator.gather((usage, frames, kept))
+    if everything is None:
+        return
+    if options.report:
+        save_text(options.report, _merge(everything, options.barrier).to_json())
+    if options.output:
+        outputs: dict[str, list[np.ndarray]] = {}
+        for _, _, some in everything:
+            outputs.update(some)
+        save_npz(options.output, {name: np.stack(arrays) for name, arrays in outputs.items()})
+
+
+def _merge(everything: list[Any], barrier: bool) -> Trace:
+    """The ranks' frames side by side."""
+    usages = tuple(usage for usage, _, _ in everything)
+    by_frame = zip(*(frames for _, frames, _ in everything))
+    frames = tuple(tuple(span for spans in ranks for span in spans) for ranks in by_frame)
+    return Trace("measured", barrier, usages, frames)
+
+
+def _usage(rank: Rank, processor_s: float) -> Usage:
+    place = rank.place
+    return Usage(
+        rank=place.rank,
+        device=place.device,
+        provider=rank.provider,
+        threads=rank.threads,
+        peak_bytes=peak_bytes(),
+        processor_s=processor_s,
+        versions=_versions(),
+    )
+
+
+def peak_bytes() -> int:
+    """The largest resident memory that this process has had."""
+    if os.path.exists("/proc/self/status"):
+        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+            for line in status:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "numpy": np.__version__, "machine": platform.machine()}
+    if "onnxruntime" in sys.modules:
+        found["onnxruntime"] = sys.modules["onnxruntime"].__version__
+    return found

@@ -1,0 +1,89 @@
+"""Ranks as MPI processes."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from runtime.communicator import as_bytes, wait
+
+PREFIX = "cleave: "
+"""Marks the one line that matters on standard error, among what mpirun says."""
+
+POKE_S = 500e-6
+"""Pause between two looks after messages while a segment runs. The transport moves what fits into a socket buffer
+each time, some 200 kB, so 0.5 ms keeps links of up to 3 Gbit/s busy and costs a few per cent of a core."""
+
+
+class MpiRequest:
+    """A pending MPI message of a known length."""
+
+    def __init__(self, request: Any, size_bytes: int | None = None) -> None:
+        self._request = request
+        self._size_bytes = size_bytes
+        self._status = MPI.Status()
+
+    def test(self) -> bool:
+        """True when the message is through; a received message of another length is an error."""
+        if not self._request.Test(self._status):
+            return False
+        came = self._status.Get_count(MPI.BYTE)
+        if self._size_bytes not in (None, came):
+            raise ValueError(f"expected a message of {self._size_bytes} bytes, got {came}")
+        return True
+
+
+class MpiCommunicator:
+    """``MPI.COMM_WORLD`` with patient waits."""
+
+    def __init__(self) -> None:
+        self._world = MPI.COMM_WORLD
+        self.rank: int = self._world.Get_rank()
+        self.size: int = self._world.Get_size()
+        self._computing = threading.Event()
+        if MPI.Query_thread() == MPI.THREAD_MULTIPLE and self.size > 1:
+            threading.Thread(target=self._look_after_messages, daemon=True).start()
+
+    def irecv(self, array: np.ndarray, source: int, tag: int) -> MpiRequest:
+        """Start receiving into ``array``."""
+        data = as_bytes(array)
+        return MpiRequest(self._world.Irecv([data, MPI.BYTE], source, tag), data.size)
+
+    def isend(self, array: np.ndarray, dest: int, tag: int) -> MpiRequest:
+        """Start sending ``array``."""
+        return MpiRequest(self._world.Isend([as_bytes(array), MPI.BYTE], dest, tag))
+
+    def barrier(self) -> None:
+        """Wait patiently until all are here, then once more without sleeping, so that all leave together."""
+        wait(self._world.Ibarrier().Test)
+        request = self._world.Ibarrier()
+        while not request.Test():
+            time.sleep(0)
+
+    def gather(self, value: Any) -> list[Any] | None:
+        """The values of all ranks on rank 0."""
+        self.barrier()
+        values: list[Any] | None = self._world.gather(value, root=0)
+        return values
+
+    def progress(self, active: bool) -> None:
+        """Have the second thread look after messages, or stop it: MPI moves them only while it is called."""
+        if active:
+            self._computing.set()
+        else:
+            self._computing.clear()
+
+    def _look_after_messages(self) -> None:
+        while self._computing.wait():
+            self._world.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG)
+            time.sleep(POKE_S)
+
+    def abort(self, message: str) -> None:
+        """Say why on standard error and end all ranks."""
+        print(f"{PREFIX}{message}", file=sys.stderr, flush=True)
+        self._world.Abort(1)

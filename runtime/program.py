@@ -1,0 +1,40 @@
+"""Run a generated program on its rank. Whatever goes wrong ends all ranks, with one line that says what and where."""
+
+from __future__ import annotations
+
+import sys
+
+from runtime.communicator import Communicator
+from runtime.loop import run_frames
+from runtime.options import Options, parse
+from runtime.rank import Place, Program, Rank
+
+
+def main(program: Program, place: Place, arguments: list[str] | None = None) -> None:
+    """Run a program as an MPI process, with the options of the command line."""
+    from runtime.mpi import MpiCommunicator  # here, so that a program can be read and run where there is no MPI
+
+    execute(program, place, MpiCommunicator(), parse(sys.argv[1:] if arguments is None else arguments))
+
+
+def execute(program: Program, place: Place, communicator: Communicator, options: Options) -> None:
+    """Run a program on any communicator."""
+    rank = Rank(place, communicator, options)
+    try:
+        _check(place, communicator)
+        run_frames(program, rank, options)
+    except Exception as error:
+        communicator.abort(_sentence(place, rank.activity, error))
+
+
+def _check(place: Place, communicator: Communicator) -> None:
+    if (communicator.rank, communicator.size) != (place.rank, place.ranks):
+        here = f"rank {communicator.rank} of {communicator.size}"
+        raise RuntimeError(f"MPI says {here}: start it with -n {place.ranks} and the mpirun that mpi4py belongs to")
+
+
+def _sentence(place: Place, activity: str, error: Exception) -> str:
+    """One line for a person."""
+    reason = " ".join(str(error).split()) or "no reason given"
+    who = f"rank {place.rank} of {place.ranks} on {place.device}"
+    return f"{who} failed ({activity}): {type(error).__name__}: {reason}"

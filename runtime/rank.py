@@ -1,0 +1,156 @@
+"""One rank of a bundle: what the lines of a generated program mean."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Callable, Iterator, Tuple
+
+import numpy as np
+
+from runtime.communicator import Communicator, Request, wait
+from runtime.options import Options
+from runtime.segment import Segment
+from runtime.trace import COMPUTE, SEND, WAIT
+
+ALIGNMENT = 64
+"""Bytes; a cache line, and what vector instructions like."""
+
+Program = Callable[["Rank"], Callable[[], None]]
+"""A generated program: given its rank, it makes what it needs once and returns what to do for a frame."""
+
+Record = Tuple[str, str, float, float]
+"""Kind, name, start and stop of a span, in seconds of this rank's clock."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a program runs, as the plan says.
+
+    file: of the program; paths in it are relative to its folder
+    """
+
+    file: str
+    rank: int
+    ranks: int
+    device: str
+    threads: int
+    provider: str
+
+
+class Rank:
+    """The buffers, segments and messages of one rank. A program makes them once; its frame only uses them."""
+
+    def __init__(self, place: Place, communicator: Communicator, options: Options) -> None:
+        self.place = place
+        self.communicator = communicator
+        self.provider = options.provider or place.provider
+        self.threads = options.threads or place.threads
+        self.inputs: dict[str, np.ndarray] = {}
+        self.outputs: dict[str, np.ndarray] = {}
+        self.pending: list[Request] = []
+        self.records: list[Record] = []
+        self.activity = "starting"
+        self._buffers: list[tuple[str, np.ndarray]] = []
+
+    def buffer(self, name: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        """Allocate a tensor or a piece of one, zeroed, so that its memory is there before the first frame."""
+        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        memory = np.zeros(size + ALIGNMENT, np.uint8)
+        skip = -memory.ctypes.data % ALIGNMENT
+        array = memory[skip : skip + size].view(dtype).reshape(shape)
+        self._buffers.append((name, array))
+        return array
+
+    def input(self, name: str, buffer: np.ndarray) -> None:
+        """``buffer`` is an input of the CNN: filled before every frame."""
+        self.inputs[name] = buffer
+
+    def output(self, name: str, buffer: np.ndarray) -> None:
+        """``buffer`` is an output of the CNN: kept after every frame."""
+        self.outputs[name] = buffer
+
+    def segment(self, file: str, inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> Work:
+        """Open a segment that reads and writes these buffers."""
+        self.activity = f"opening {file}"
+        path = os.path.join(os.path.dirname(os.path.abspath(self.place.file)), file)
+        return Work(self, file, Segment(path, inputs, outputs, self.provider, self.threads))
+
+    def receive(self, buffer: np.ndarray, source: int, tag: int) -> Receive:
+        """A message that fills ``buffer``, once a frame."""
+        return Receive(self, self._name(buffer), buffer, source, tag)
+
+    def send(self, box: np.ndarray, dest: int, tag: int) -> Send:
+        """A message with ``box``, a buffer or a part of one, once a frame."""
+        return Send(self, self._name(box), box, dest, tag)
+
+    def finish(self) -> None:
+        """End a frame: wait until all that was sent has left, so that the buffers may change."""
+        with self.doing(SEND, "the rest"):
+            for request in self.pending:
+                wait(request.test)
+        self.pending.clear()
+
+    @contextmanager
+    def doing(self, kind: str, name: str) -> Iterator[None]:
+        """Record a span; if it fails, ``activity`` says in what."""
+        self.activity = f"{kind} {name}"
+        start = time.perf_counter()
+        yield
+        self.records.append((kind, name, start, time.perf_counter()))
+
+    def _name(self, box: np.ndarray) -> str:
+        """The name of the buffer that a box is a part of."""
+        address = box.ctypes.data
+        for name, array in self._buffers:
+            if array.ctypes.data <= address < array.ctypes.data + max(array.nbytes, 1):
+                return name
+        raise ValueError("a message is no part of any buffer of this rank")
+
+
+class Work:
+    """A segment, once a frame."""
+
+    def __init__(self, rank: Rank, file: str, segment: Segment) -> None:
+        self._rank, self._file, self._segment = rank, file, segment
+
+    def run(self) -> None:
+        """Compute, while messages that have been started move on."""
+        with self._rank.doing(COMPUTE, self._file):
+            self._rank.communicator.progress(True)
+            self._segment.run()
+            self._rank.communicator.progress(False)
+
+
+class Receive:
+    """A message to this rank, once a frame."""
+
+    def __init__(self, rank: Rank, name: str, buffer: np.ndarray, source: int, tag: int) -> None:
+        self._rank, self._name, self._buffer, self._source, self._tag = rank, name, buffer, source, tag
+
+    def post(self) -> None:
+        """Make the buffer ready, before the message comes: it then needs no copy."""
+        self._request = self._rank.communicator.irecv(self._buffer, self._source, self._tag)
+
+    def wait(self) -> None:
+        """Return when the buffer is filled."""
+        with self._rank.doing(WAIT, self._name):
+            wait(self._request.test)
+
+
+class Send:
+    """A message from this rank, once a frame. A box that is not in one piece is copied into one first."""
+
+    def __init__(self, rank: Rank, name: str, box: np.ndarray, dest: int, tag: int) -> None:
+        self._rank, self._name, self._box, self._dest, self._tag = rank, name, box, dest, tag
+        self._message = box if box.flags.c_contiguous else np.zeros(box.shape, box.dtype)
+
+    def start(self) -> None:
+        """Hand the message over; it leaves while the program goes on."""
+        with self._rank.doing(SEND, self._name):
+            if self._message is not self._box:
+                np.copyto(self._message, self._box)
+            request = self._rank.communicator.isend(self._message, self._dest, self._tag)
+            self._rank.pending.append(request)

@@ -1,0 +1,77 @@
+"""A segment on a device: one ONNX Runtime session that reads and writes the rank's own buffers."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+CPU = "CPUExecutionProvider"
+NUMPY_NAMES = {"float": "float32", "double": "float64"}
+"""ONNX Runtime calls all other types as numpy does: ``tensor(int64)``, ``tensor(float16)``, ``tensor(bool)``."""
+
+
+class Segment:
+    """An opened segment.
+
+    Inputs and outputs are bound to the memory of the buffers: nothing is copied or allocated per frame on a CPU.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        inputs: dict[str, np.ndarray],
+        outputs: dict[str, np.ndarray],
+        provider: str,
+        threads: int,
+    ) -> None:
+        self.name = os.path.basename(path)
+        self._session = _open(path, provider, threads)
+        _check("input", inputs, self._session.get_inputs())
+        _check("output", outputs, self._session.get_outputs())
+        self._inputs = inputs
+        self._binding = self._session.io_binding()
+        for name, array in outputs.items():
+            self._binding.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+
+    def run(self) -> None:
+        """Compute the output buffers from the input buffers.
+
+        Inputs are bound each time: binding is where ONNX Runtime copies them to a GPU (on a CPU it costs 2 us).
+        """
+        for name, array in self._inputs.items():
+            self._binding.bind_input(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+        self._session.run_with_iobinding(self._binding)
+
+
+def _open(path: str, provider: str, threads: int) -> Any:
+    """A session on ``provider``; what it cannot run falls to the CPU."""
+    import onnxruntime as ort  # here, so that a rank that only holds the input needs no ONNX Runtime
+
+    available = ort.get_available_providers()
+    if provider not in available:
+        raise RuntimeError(f"no {provider} in this ONNX Runtime, which has {', '.join(available)}")
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    # Threads spin while a segment runs, which is fast, and stop with it: the next segment has threads of its own.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    session = ort.InferenceSession(path, options, providers=list(dict.fromkeys([provider, CPU])))
+    if session.get_providers()[0] != provider:
+        raise RuntimeError(f"{provider} did not start (are its libraries installed?), only {CPU} did")
+    return session
+
+
+def _check(kind: str, buffers: dict[str, np.ndarray], declared: list[Any]) -> None:
+    """Names and types, before a wrong one becomes garbage; shapes are checked by ONNX Runtime when it runs."""
+    types = {value.name: value.type for value in declared}
+    if kind == "input" and set(types) - set(buffers):
+        raise ValueError(f"nothing feeds {kind} {sorted(set(types) - set(buffers))}")
+    for name, array in buffers.items():
+        if name not in types:
+            raise ValueError(f"has no {kind} {name!r}, only {sorted(types)}")
+        dtype = types[name][len("tensor(") : -1]
+        if NUMPY_NAMES.get(dtype, dtype) != array.dtype.name:
+            raise ValueError(f"{kind} {name!r} is {dtype}, the plan says {array.dtype.name}")

@@ -1,0 +1,31 @@
+"""What all tests share: ``--refresh-golden`` and the fixtures ``golden`` and ``tiny``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))  # so that plain ``pytest`` works in a fresh checkout
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--refresh-golden", action="store_true", help="write the golden files instead of comparing")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """``golden(name, text)``: ``text`` is what ``tests/golden/name`` holds."""
+
+    def check(name: str, text: str) -> None:
+        path = ROOT / "tests" / "golden" / name
+        if request.config.getoption("--refresh-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.exists(), f"no {path}: run pytest --refresh-golden"
+        assert text == path.read_text(encoding="utf-8"), f"{name} has changed: look, then pytest --refresh-golden"
+
+    return check
