@@ -1,0 +1,192 @@
+"""Mistakes in platform files, each in its exact words; and no text at all that makes the reader fall over."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from model.platform import Platform
+from model.platform_file import KEYS
+from runtime.errors import CleaveError
+
+NAME_RULE = "(only letters, digits, '.', '-' and '_', the first a letter, digit or '_')"
+
+
+def sentences(*lines: str) -> list[str]:
+    with pytest.raises(CleaveError) as caught:
+        Platform.parse("\n".join(lines), "pf.txt")
+    return list(caught.value.sentences)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("a, memry=8GB", "unknown key 'memry' (did you mean 'memory'?)"),
+        ("a, colour=red", f"unknown key 'colour' (known: {', '.join(KEYS)})"),
+        ("a, arm, fast", "'fast' is not key=value"),
+        ("a, slots=0,1", "'1' is not key=value; cores are written 0-5 or 0-2+4"),
+        ("a,, slots=0", "an empty field; commas stand between two fields only"),
+        ("a, arm,", "an empty field; commas stand between two fields only"),
+        (", slots=0", "no host; write e.g. nx01, arm, slots=0-5"),
+        ("slots=0", f"host: 'slots=0' is not a name {NAME_RULE}"),
+        ("a, 0-5", "architecture: '0-5' is not an architecture; write e.g. aarch64, and cores as slots=0-5"),
+        ("a, memory=8GB, memory=8GB", "memory: stated twice"),
+        ("a:b, address=c", "address: stated twice"),
+        ("a:", "address: no value"),
+        ("a, memory=", "memory: no value"),
+        ("a, gpu=", "gpu: no value"),
+        ("a, slots=", "slots: no value"),
+        ("a, memory=8Gb", "memory: '8Gb' has the ambiguous unit 'Gb': write GB for bytes"),
+        ("a, memory=GB", "memory: 'GB' is not a number with a unit; write e.g. 8GB"),
+        ("a, memory=0B", "memory: '0B' must be more than zero"),
+        ("a, bandwidth=0Gbit/s", "bandwidth: '0Gbit/s' must be more than zero"),
+        ("a, copy_bandwidth=0GB/s", "copy_bandwidth: '0GB/s' must be more than zero"),
+        ("a, latency=-1ms", "latency: '-1ms' is negative; write e.g. 0.1ms"),
+        ("a, cpu_power=3", "cpu_power: '3' has no unit; known: W, mW"),
+        ("a, slots=5-0", "slots: '5-0' is not a core or a rising range; write e.g. 0-5 or 0-2+4"),
+        ("a, slots=-1", "slots: '-1' is not a core or a rising range; write e.g. 0-5 or 0-2+4"),
+        ("a, slots=0-99999", "slots: '0-99999' is not a core or a rising range; write e.g. 0-5 or 0-2+4"),
+        ("a, slots=0-2+2", "slots: '0-2+2' has a core twice"),
+        ("a, threads=0", "threads: '0' is not a whole number from 1 to 9999"),
+        ("a, threads=1.5", "threads: '1.5' is not a whole number from 1 to 9999"),
+        ("a, port=65536", "port: '65536' is not a whole number from 1 to 65535"),
+        (
+            "a, gpu=Volta",
+            "gpu: 'Volta' does not say what drives it; end it with (CUDA) or (TensorRT), or state provider=",
+        ),
+        (
+            "a, gpu=V (Vulkan)",
+            "gpu: 'V (Vulkan)' does not say what drives it; end it with (CUDA) or (TensorRT), or state provider=",
+        ),
+        (
+            "a, gpu=V, provider=CUDA",
+            "provider: 'CUDA' is not an execution provider; write e.g. CUDAExecutionProvider",
+        ),
+        ("a, address=::g", "address: '::g' is not an IPv6 address"),
+    ],
+)
+def test_mistake_on_a_line(line: str, sentence: str) -> None:
+    assert sentences("# header", "", line) == [f"pf.txt:3: {sentence}"]
+
+
+def test_key_without_its_device_is_refused_for_every_key_of_a_unit() -> None:
+    assert sentences("a, gpu=V (CUDA), threads=1, cpu_power=1W") == [
+        "pf.txt:1: threads: there is no CPU on this line; add slots=",
+        "pf.txt:1: cpu_power: there is no CPU on this line; add slots=",
+    ]
+    assert sentences("a, provider=CUDAExecutionProvider, gpu_memory=1GB, gpu_power=1W") == [
+        "pf.txt:1: provider: there is no GPU on this line; add gpu=",
+        "pf.txt:1: gpu_memory: there is no GPU on this line; add gpu=",
+        "pf.txt:1: gpu_power: there is no GPU on this line; add gpu=",
+    ]
+
+
+def test_all_mistakes_at_once_in_the_order_of_lines() -> None:
+    assert sentences("a, memory=8", "b, slots=x, port=y", "a, memory=9GB, colr=1, user=*, slots=1") == [
+        "pf.txt:1: memory: '8' has no unit; known: B, kB, MB, GB, KiB, MiB, GiB",
+        "pf.txt:2: port: 'y' is not a whole number from 1 to 65535",
+        "pf.txt:2: slots: 'x' is not a core or a rising range; write e.g. 0-5 or 0-2+4",
+        f"pf.txt:3: unknown key 'colr' (known: {', '.join(KEYS)})",
+        "pf.txt:3: memory: '9GB', but line 1 says '8' of the same host",
+        f"pf.txt:3: user: '*' is not a name {NAME_RULE}",
+    ]
+
+
+def test_a_mistake_of_both_devices_is_said_once() -> None:
+    assert sentences("a, slots=0, gpu=V (CUDA), coefficients=a/b") == [
+        f"pf.txt:1: coefficients: 'a/b' is not a name {NAME_RULE}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "sentence"),
+    [
+        ("a", "a", "'a_cpu0' is on line 1"),
+        ("a, slots=0-5", "a", "'a_cpu0' is on line 1 as 'a_cpu012345', which has core 0 too"),
+        ("a, slots=0-3", "a, slots=2-4", "'a_cpu234' is on line 1 as 'a_cpu0123', which has core 2 too"),
+        ("a, gpu=V (CUDA)", "a, gpu=W (CUDA)", "'a_gpu' is on line 1"),
+    ],
+)
+def test_a_device_twice(first: str, second: str, sentence: str) -> None:
+    assert sentences(first, second) == [f"pf.txt:2: a device twice: {sentence}"]
+
+
+def test_the_same_line_twice() -> None:
+    line = "nx01, arm, slots=0-5, gpu=NVIDIAVolta (CUDA)"
+    assert sentences(line, line) == [
+        "pf.txt:2: a device twice: 'nx01_cpu012345' is on line 1",
+        "pf.txt:2: a device twice: 'nx01_gpu' is on line 1",
+    ]
+
+
+@pytest.mark.parametrize("key", ["architecture", "address", "memory", "bandwidth", "user", "port"])
+def test_lines_of_a_host_must_agree(key: str) -> None:
+    values = {"architecture": ("arm", "x86"), "memory": ("1GB", "2GB"), "bandwidth": ("1MB/s", "2MB/s")}
+    one, two = values.get(key, ("1", "2"))
+    prefix = "" if key == "architecture" else f"{key}="
+    assert sentences(f"a, {prefix}{one}, slots=0", f"a, {prefix}{two}, slots=1") == [
+        f"pf.txt:2: {key}: {two!r}, but line 1 says {one!r} of the same host"
+    ]
+
+
+ATTACKS = [
+    "-oProxyCommand=x",
+    "-a",
+    "..",
+    ".",
+    "../x",
+    "a/b",
+    "a b",
+    "a;ls",
+    "$(ls)",
+    "`ls`",
+    "a\tb",
+    "a\x00b",
+    "ä",
+    "a*",
+]
+
+
+@pytest.mark.parametrize("name", [*ATTACKS, "a" * 254])
+def test_hostile_names_are_refused(name: str) -> None:
+    assert sentences(name) == [f"pf.txt:1: host: {name!r} is not a name {NAME_RULE}"]
+    for key in ("address", "user", "interface", "coefficients"):
+        assert sentences(f"a, {key}={name}") == [f"pf.txt:1: {key}: {name!r} is not a name {NAME_RULE}"]
+
+
+def test_an_ipv6_address_has_no_scope() -> None:
+    assert Platform.parse("a, address=fe80::1", "pf.txt").hosts[0].address == "fe80::1"
+    assert sentences("a, address=fe80::1%$(ls)") == [f"pf.txt:1: address: 'fe80::1%$(ls)' is not a name {NAME_RULE}"]
+
+
+line_like = st.lists(
+    st.sampled_from([*KEYS, "a", "b", "arm", "0-5", "8GB", "V (CUDA)", "=", "=", ",", ",", "\n", "#", " ", ":", "-1"])
+    | st.text(max_size=3),
+    max_size=30,
+).map("".join)
+
+
+@given(st.text() | line_like)
+@example("a, slots=" + "9" * 5000)
+@example("a, port=" + "9" * 5000)
+@example("a, memory=" + "9" * 5000 + "GB")
+@example("a, address=" + ":" * 50)
+def test_any_text_is_a_platform_or_a_cleave_error(text: str) -> None:
+    try:
+        platform = Platform.parse(text, "pf.txt")
+    except CleaveError as error:
+        unplaced = [sentence for sentence in error.sentences if not re.match(r"pf\.txt(:\d+)?: \S", sentence)]
+    else:
+        unplaced = []
+        assert_sound(platform)
+    assert unplaced == []
+
+
+def assert_sound(platform: Platform) -> None:
+    assert len({device.name for device in platform.devices}) == len(platform.devices) > 0
+    assert (platform.bandwidth() > 0).all()
+    assert np.isfinite(platform.latency()).all()
