@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from model.arrays import GraphArrays, Ints
+from model.compiled import allocating, inlined, kernel
 from model.mapping import Mapping
 
 
@@ -61,7 +61,7 @@ class Messages(NamedTuple):
     high: Ints
 
 
-@njit(cache=True, inline="always")
+@inlined
 def needed(need: Ints, start: int, stop: int, size: int) -> tuple[int, int]:
     """``boxes.Need.interval`` for compiled code."""
     if need[0] < 0:
@@ -71,7 +71,7 @@ def needed(need: Ints, start: int, stop: int, size: int) -> tuple[int, int]:
     return first, max(first, last)
 
 
-@njit(cache=True)
+@inlined
 def place_ends(g: GraphArrays, s: Shards) -> None:
     """Put inputs and outputs of the network where their first reader and their maker are (see ``Shards``)."""
     for task in range(g.n_inputs):
@@ -83,7 +83,7 @@ def place_ends(g: GraphArrays, s: Shards) -> None:
         s.device[s.ptr[task]] = s.device[s.ptr[maker]]
 
 
-@njit(cache=True)
+@kernel()
 def lower(g: GraphArrays, s: Shards, n_devices: int, m: Messages) -> None:
     """Fill ``m``, which ``messages`` has made large enough, with what the shards send to one another."""
     count = needs = slots = 0
@@ -104,7 +104,7 @@ def lower(g: GraphArrays, s: Shards, n_devices: int, m: Messages) -> None:
     m.out_ptr[s.ptr[len(g.size)]] = count
 
 
-@njit(cache=True)
+@inlined
 def _receive(g: GraphArrays, s: Shards, task: int, shard: int, n_devices: int, m: Messages, needs: int) -> int:
     """Note the messages that ``shard`` waits for; returns the number of needs so far."""
     device = s.device[shard]
@@ -126,7 +126,7 @@ def _receive(g: GraphArrays, s: Shards, task: int, shard: int, n_devices: int, m
     return needs
 
 
-@njit(cache=True)
+@inlined
 def _send(
     g: GraphArrays, s: Shards, tensor: int, shard: int, slot: int, n_devices: int, m: Messages, count: int
 ) -> int:
@@ -156,28 +156,43 @@ def _send(
     return count
 
 
-def messages(g: GraphArrays, most: NDArray[np.int64], n_devices: int) -> Messages:
-    """Room for the messages of any mapping that has at most ``most[t]`` shards of task ``t``."""
-    shards = int(most.sum())
+class Room(NamedTuple):
+    """How much a mapping can take at most: shards, messages, needs of shards, slots, devices."""
+
+    shards: int
+    messages: int
+    needs: int
+    slots: int
+    devices: int
+
+
+def room(g: GraphArrays, most: NDArray[np.int64], n_devices: int) -> Room:
+    """Room for any mapping that has at most ``most[t]`` shards of task ``t``, (T,)."""
     slots = int(most[g.tensor_task].sum())
     edge_task = np.repeat(np.arange(len(g.size)), np.diff(g.edge_ptr))
     needs = int((most[edge_task] * most[g.tensor_task[g.edge_tensor]]).sum())
-    sent = min(needs, slots * max(n_devices - 1, 1))
+    return Room(int(most.sum()), min(needs, slots * n_devices), needs, slots, n_devices)
 
-    def ints(n: int) -> Ints:
-        return np.zeros(n, dtype=np.int32)
 
+@allocating()
+def messages(r: Room) -> Messages:
+    """Arrays for messages, as large as ``r`` says."""
+    i = np.int32
     return Messages(
-        *(ints(sent) for _ in range(5)),
-        out_ptr=ints(shards + 1),
-        in_ptr=ints(shards + 1),
-        in_message=ints(needs),
-        pieces=ints(shards),
-        last_use=ints(slots),
-        slot_ptr=ints(len(g.tensor_task) + 1),
-        held=ints(slots * n_devices),
-        low=ints(n_devices),
-        high=ints(n_devices),
+        np.zeros(r.messages, i),
+        np.zeros(r.messages, i),
+        np.zeros(r.messages, i),
+        np.zeros(r.messages, i),
+        np.zeros(r.messages, i),
+        np.zeros(r.shards + 1, i),
+        np.zeros(r.shards + 1, i),
+        np.zeros(r.needs, i),
+        np.zeros(r.shards, i),
+        np.zeros(r.slots, i),
+        np.zeros(r.slots + 1, i),
+        np.zeros(r.slots * r.devices, i),
+        np.zeros(r.devices, i),
+        np.zeros(r.devices, i),
     )
 
 
@@ -199,6 +214,6 @@ def shards_of(g: GraphArrays, mapping: Mapping) -> Shards:
 
 def lowered(g: GraphArrays, shards: Shards, n_devices: int) -> Messages:
     """The messages of one mapping, in arrays of their own."""
-    m = messages(g, np.diff(shards.ptr).astype(np.int64), n_devices)
+    m = messages(room(g, np.diff(shards.ptr).astype(np.int64), n_devices))
     lower(g, shards, n_devices, m)
     return m

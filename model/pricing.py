@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from model import boxes, coefficients
 from model.arrays import GraphArrays
+from model.compiled import allocating, inlined, kernel
 from model.graph import Graph
-from model.lowering import Messages, Shards
+from model.lowering import Messages, Room, Shards
 from model.platform import Platform
 from runtime.errors import CleaveError
 
@@ -58,6 +58,7 @@ class Ledger(NamedTuple):
 
     start, stop: (S,) of a shard; depart, arrive: (M,) of a message
     account: (D, COLUMNS) what each device spends, see the column names
+    free: (D,) when a device is free; sender, receiver: (ports,) when a card is; alive: (D,) bytes held (scratch)
     """
 
     start: Floats
@@ -135,14 +136,24 @@ def _weights(graph: Graph, g: GraphArrays) -> tuple[Floats, Floats]:
     return cut, kept
 
 
-def ledger(shards: int, n_messages: int, c: CostArrays) -> Ledger:
-    """Room for prices of mappings with at most so many shards and messages."""
+@allocating()
+def ledger(r: Room, c: CostArrays) -> Ledger:
+    """Room for prices of mappings as large as ``r`` says."""
     devices = len(c.pool)
-    sizes = ((shards,), (shards,), (n_messages,), (n_messages,), (devices, COLUMNS))
-    return Ledger(*(np.zeros(s) for s in (*sizes, (devices,), (c.ports,), (c.ports,), (devices,))))
+    return Ledger(
+        np.zeros(r.shards),
+        np.zeros(r.shards),
+        np.zeros(r.messages),
+        np.zeros(r.messages),
+        np.zeros((devices, COLUMNS)),
+        np.zeros(devices),
+        np.zeros(c.ports),
+        np.zeros(c.ports),
+        np.zeros(devices),
+    )
 
 
-@njit(cache=True)
+@kernel()
 def price(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) -> tuple[float, float]:
     """Fill ``out``; returns latency and period in seconds.
 
@@ -164,12 +175,12 @@ def price(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) ->
     return latency, _period(g, s, m, c, out)
 
 
-@njit(cache=True)
+@inlined
 def _share(g: GraphArrays, s: Shards, task: int, shard: int) -> float:
     return (s.stop[shard] - s.start[shard]) / g.size[task]
 
 
-@njit(cache=True)
+@inlined
 def _compute(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, task: int, shard: int) -> float:
     """Run a shard once its device is free and its pieces are there; returns when it stops."""
     device = s.device[shard]
@@ -194,13 +205,13 @@ def _compute(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger,
     return out.stop[shard]
 
 
-@njit(cache=True)
+@inlined
 def _bytes(g: GraphArrays, m: Messages, message: int) -> float:
     tensor = m.tensor[message]
     return g.tensor_bytes[tensor] * (m.stop[message] - m.start[message]) / g.tensor_size[tensor]
 
 
-@njit(cache=True)
+@inlined
 def _transfer(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, message: int) -> None:
     """Send a message when it exists and the cards on both sides are free."""
     source, target = s.device[m.shard[message]], m.device[message]
@@ -216,7 +227,7 @@ def _transfer(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger
         out.account[device, BUFFERS] += size
 
 
-@njit(cache=True)
+@inlined
 def _release(g: GraphArrays, s: Shards, m: Messages, out: Ledger, task: int) -> None:
     """Free what no later task on its own device reads: inputs of the task, and its outputs where none does."""
     for edge in range(g.edge_ptr[task], g.edge_ptr[task + 1]):
@@ -225,7 +236,7 @@ def _release(g: GraphArrays, s: Shards, m: Messages, out: Ledger, task: int) -> 
         _free(g, s, m, out, tensor, -1)
 
 
-@njit(cache=True)
+@inlined
 def _free(g: GraphArrays, s: Shards, m: Messages, out: Ledger, tensor: int, task: int) -> None:
     """Free the pieces of ``tensor`` whose last reader is ``task`` (-1: that have none)."""
     maker = g.tensor_task[tensor]
@@ -236,7 +247,7 @@ def _free(g: GraphArrays, s: Shards, m: Messages, out: Ledger, tensor: int, task
             m.last_use[slot] = -2
 
 
-@njit(cache=True)
+@inlined
 def _settle(c: CostArrays, out: Ledger) -> None:
     """Energy of communication and waiting, and resident memory (Eq. 4.9), for each device that takes part."""
     for device in range(len(c.pool)):
@@ -247,7 +258,7 @@ def _settle(c: CostArrays, out: Ledger) -> None:
             a[MEMORY] = a[WEIGHTS] * k[0] + a[ACTIVATIONS] * k[1] + a[BUFFERS] * k[2] + k[3]
 
 
-@njit(cache=True)
+@inlined
 def _period(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) -> float:
     """Seconds a frame of the busiest device or card."""
     out.sender[:] = 0
@@ -257,11 +268,24 @@ def _period(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) 
         seconds = _bytes(g, m, message) / c.bandwidth[source, target]
         out.sender[c.port[source, target]] += seconds
         out.receiver[c.port[target, source]] += seconds
-    busy = (out.account[:, COMPUTE] + out.account[:, COMMUNICATE]).max()
-    return max(busy, out.sender.max(), out.receiver.max())
+    busy = 0.0
+    for device in range(len(c.pool)):
+        busy = max(busy, out.account[device, COMPUTE] + out.account[device, COMMUNICATE])
+    for port in range(c.ports):
+        busy = max(busy, out.sender[port], out.receiver[port])
+    return busy
 
 
-@njit(cache=True)
+@inlined
+def largest(out: Ledger, column: int) -> float:
+    """The largest entry of a column of the account."""
+    most = 0.0
+    for device in range(len(out.account)):
+        most = max(most, out.account[device, column])
+    return most
+
+
+@inlined
 def excess(c: CostArrays, out: Ledger) -> float:
     """Bytes by which the fullest memory pool overflows; at most 0 when everything fits. -inf: no limit stated."""
     worst = -np.inf

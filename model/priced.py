@@ -1,0 +1,79 @@
+"""The price of one mapping, to look at: totals, and where time, memory and energy go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from model import pricing
+from model.arrays import GraphArrays, arrays
+from model.graph import Graph
+from model.lowering import Messages, Shards, lowered, room, shards_of
+from model.mapping import Mapping
+from model.platform import Platform
+
+
+@dataclass(frozen=True, eq=False)
+class Priced:
+    """A mapping with its price.
+
+    latency_s: one frame alone; period_s: between frames of a steady pipeline
+    energy_j, memory_bytes: the largest of any device
+    fits: every memory pool holds what its devices need
+    account: (D, COLUMNS) per device, columns as named in ``model.pricing``
+    """
+
+    latency_s: float
+    period_s: float
+    energy_j: float
+    memory_bytes: float
+    fits: bool
+    account: np.ndarray
+    g: GraphArrays
+    shards: Shards
+    messages: Messages
+    ledger: pricing.Ledger
+
+    def devices(self, platform: Platform) -> list[dict[str, Any]]:
+        """One row for each device that takes part, SI units."""
+        a = self.account
+        return [
+            {
+                "device": device.name,
+                "compute_s": a[d, pricing.COMPUTE],
+                "communicate_s": a[d, pricing.COMMUNICATE],
+                "wait_s": a[d, pricing.WAIT],
+                "energy_j": a[d, pricing.ENERGY],
+                "weights_bytes": a[d, pricing.WEIGHTS],
+                "activations_bytes": a[d, pricing.ACTIVATIONS],
+                "buffers_bytes": a[d, pricing.BUFFERS],
+                "memory_bytes": a[d, pricing.MEMORY],
+            }
+            for d, device in enumerate(platform.devices)
+            if a[d, pricing.MEMORY] > 0
+        ]
+
+
+def priced(graph: Graph, platform: Platform, mapping: Mapping) -> Priced:
+    """Price a checked mapping."""
+    g = arrays(graph)
+    shards = shards_of(g, mapping)
+    messages = lowered(g, shards, len(platform.devices))
+    c = pricing.costs(graph, g, platform)
+    size = room(g, np.diff(shards.ptr).astype(np.int64), len(platform.devices))
+    book = pricing.ledger(size, c)
+    latency, period = pricing.price(g, shards, messages, c, book)
+    return Priced(
+        latency_s=float(latency),
+        period_s=float(period),
+        energy_j=float(book.account[:, pricing.ENERGY].max()),
+        memory_bytes=float(book.account[:, pricing.MEMORY].max()),
+        fits=bool(pricing.excess(c, book) <= 0),
+        account=book.account,
+        g=g,
+        shards=shards,
+        messages=messages,
+        ledger=book,
+    )
