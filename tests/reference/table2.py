@@ -22,13 +22,12 @@ import numpy as np
 
 from codegen import zoo
 from model import coefficients
-from model.arrays import arrays
 from model.graph import Graph
 from model.load import load
-from model.lowering import lowered, shards_of
 from model.mapping import Mapping
 from model.platform import Platform
-from model.pricing import ACTIVATIONS, ENERGY, MEMORY, costs, ledger, price
+from model.priced import Priced, priced
+from model.pricing import ACTIVATIONS
 
 TABLE2 = {"alexnet": (28.3e-3, 0.352, 152.746e6), "vgg16": (122.46e-3, 1.959, 446.852e6)}
 TABLE2["densenet121"] = (138.68e-3, 1.026, 95.969e6)
@@ -93,17 +92,11 @@ def _weights(graph: Graph) -> float:
 
 def _activations(graph: Graph) -> float:
     """Peak of the activations alive, which does not depend on any coefficient."""
-    return float(_account(graph, Platform.parse("nx, arm, slots=0-5", "nx.txt"))[1][ACTIVATIONS])
+    return float(_priced(graph, Platform.parse("nx, arm, slots=0-5", "nx.txt")).account[0, ACTIVATIONS])
 
 
-def _account(graph: Graph, platform: Platform) -> tuple[float, np.ndarray]:
-    g = arrays(graph)
-    shards = shards_of(g, Mapping.whole(graph, [0] * len(graph.layers)))
-    messages = lowered(g, shards, len(platform.devices))
-    c = costs(graph, g, platform)
-    book = ledger(len(shards.device), len(messages.shard), c)
-    latency, _ = price(g, shards, messages, c, book)
-    return latency, book.account[0]
+def _priced(graph: Graph, platform: Platform) -> Priced:
+    return priced(graph, platform, Mapping.whole(graph, [0] * len(graph.layers)))
 
 
 def _body(seconds: np.ndarray, watts: np.ndarray, memory: np.ndarray) -> dict:
@@ -149,11 +142,11 @@ def main() -> None:
     jetson = Platform.parse("nx, arm, slots=0-5, coefficients=jetson-xavier-nx", "nx.txt")
     print(f"{'':12} {'latency ms':>18} {'energy J':>16} {'memory MB':>18}   (model / Table 2)")
     for name, graph in graphs.items():
-        latency, account = _account(graph, jetson)
+        found = _priced(graph, jetson)
         t, e, m = TABLE2[name]
         print(
-            f"{name:12} {latency * 1e3:8.2f} / {t * 1e3:7.2f} {account[ENERGY]:7.3f} / {e:6.3f}"
-            f" {account[MEMORY] / 1e6:8.1f} / {m / 1e6:7.1f}"
+            f"{name:12} {found.latency_s * 1e3:8.2f} / {t * 1e3:7.2f} {found.energy_j:7.3f} / {e:6.3f}"
+            f" {found.memory_bytes / 1e6:8.1f} / {m / 1e6:7.1f}"
         )
 
 

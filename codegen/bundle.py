@@ -1,0 +1,122 @@
+"""The bundle: everything that is copied to the cluster, in one folder.
+
+``plan.json``, a program and the segments of each rank, rankfile, hostfile, AutoDiCE's ``sender.json`` and
+``receiver.json``, the mapping, the few files of ``runtime`` that a device needs, and ``bundle.json``: what it was
+made from, and a hash of every file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+
+from codegen import render
+from codegen.folder import fresh
+from codegen.slicing import segment_model
+from model.graph import Graph
+from model.mapping import Mapping, checked
+from model.planning import Planned, plan
+from model.platform import Platform
+from runtime.errors import CleaveError
+
+FORMAT = "cleave-bundle"
+VERSION = 1
+INLINE_BYTES = 1_800_000_000
+"""Segments above this keep their weights in a file beside them: a protobuf message ends at 2 GB."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The CNN that a bundle was made from.
+
+    path:   of the file; sha256: of it and of its external data; folded, shapes: as given to ``model.load``
+    """
+
+    path: Path
+    sha256: str
+    folded: bool
+    shapes: dict[str, tuple[int, ...]]
+
+
+def source(graph: Graph, folded: bool, shapes: dict[str, tuple[int, ...]]) -> Source:
+    """Describe the file that ``graph`` was read from."""
+    return Source(graph.path.resolve(), model_hash(graph.path), folded, shapes)
+
+
+def write_bundle(graph: Graph, platform: Platform, mapping: Mapping, origin: Source, out: Path, force: bool) -> Planned:
+    """Make a bundle in the folder ``out``; returns its plan. ``CleaveError`` for a mapping that does not check."""
+    checked(mapping, graph, platform, "mapping")
+    planned = plan(graph, platform, mapping)
+    with fresh(out, force) as folder:
+        fill(folder, graph, platform, mapping, planned, origin)
+    return planned
+
+
+def fill(
+    folder: Path, graph: Graph, platform: Platform, mapping: Mapping, planned: Planned, origin: Source
+) -> None:
+    """Write a bundle's files into an existing folder."""
+    render.write(render.render(planned.plan), folder)
+    (folder / "mapping.json").write_text(mapping.to_json(graph, platform))
+    for rank in planned.plan.ranks:
+        for run in rank.runs:
+            _save(segment_model(graph, planned, run), folder / run.file)
+    files = {str(f.relative_to(folder)): file_hash(f) for f in sorted(folder.rglob("*")) if f.is_file()}
+    cnn = {"path": str(origin.path), "sha256": origin.sha256, "folded": origin.folded, "shapes": origin.shapes}
+    body = {"format": FORMAT, "version": VERSION, "cnn": cnn, "platform": platform.name, "files": files}
+    (folder / "bundle.json").write_text(json.dumps(body, indent=1) + "\n")
+
+
+def _save(model: onnx.ModelProto, file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if model.ByteSize() < INLINE_BYTES:
+        onnx.save_model(model, file)
+    else:
+        onnx.save_model(model, file, save_as_external_data=True, location=file.name + ".data")
+
+
+def read_source(bundle: Path) -> Source:
+    """What a bundle was made from. ``CleaveError`` where the folder is no bundle."""
+    file = bundle / "bundle.json"
+    try:
+        body = json.loads(file.read_text())
+        cnn = body["cnn"]
+        if body["format"] != FORMAT or body["version"] != VERSION:
+            raise CleaveError(f"{file}: is no {FORMAT} of version {VERSION}")
+        shapes = {name: tuple(shape) for name, shape in cnn["shapes"].items()}
+        return Source(Path(cnn["path"]), cnn["sha256"], cnn["folded"], shapes)
+    except OSError as error:
+        raise CleaveError(f"{bundle}: is no bundle (no bundle.json in it); make one with dse generate") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CleaveError(f"{file}: is no description of a bundle that this version can read") from error
+
+
+def check_source(bundle: Path, cnn: Path | None = None) -> Path:
+    """The file of the whole model that the bundle must equal, or ``CleaveError`` where it is gone or has changed."""
+    origin = read_source(bundle)
+    path = cnn or origin.path
+    if not path.is_file():
+        raise CleaveError(f"{bundle}: was made from {path}, which is not there; say where it is with --cnn FILE")
+    if model_hash(path) != origin.sha256:
+        raise CleaveError(f"{bundle}: {path} is not the model that it was made from (another hash); generate it again")
+    return path
+
+
+def model_hash(path: Path) -> str:
+    """SHA-256 of a model file and of its external data, in order of first mention."""
+    digest = hashlib.sha256(file_hash(path).encode())
+    model = onnx.load(path, load_external_data=False)
+    external = {e.value: None for t in model.graph.initializer for e in t.external_data if e.key == "location"}
+    for name in external:
+        digest.update(file_hash(path.parent / name).encode())
+    return digest.hexdigest()
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file, hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

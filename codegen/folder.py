@@ -1,0 +1,52 @@
+"""Result folders: written beside their place under a temporary name, then renamed; never half-written."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from runtime.errors import CleaveError
+
+MARKS = ("bundle.json", "summary.json")
+"""A folder with one of these files was made here, and may be replaced when asked to."""
+
+
+def check_free(out: Path, force: bool) -> None:
+    """``CleaveError`` unless ``out`` can be written: it does not exist, or may be replaced."""
+    if not out.exists() and not out.is_symlink():
+        return
+    if not out.is_dir() or out.is_symlink():
+        raise CleaveError(f"{out}: exists and is no folder; choose another place with --out")
+    ours = any((out / mark).is_file() for mark in MARKS)
+    if force and not ours and any(out.iterdir()):
+        raise CleaveError(f"{out}: holds files that are not results of this program; choose another place with --out")
+    if not force and any(out.iterdir()):
+        raise CleaveError(f"{out}: exists already; use --force to replace it, or choose another place with --out")
+
+
+@contextmanager
+def fresh(out: Path, force: bool = False) -> Iterator[Path]:
+    """A new folder to fill, which becomes ``out`` when the block ends well and vanishes when it does not."""
+    check_free(out, force)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    except OSError as error:
+        raise CleaveError(f"{out}: cannot be written: {error.strerror}") from error
+    try:
+        draft.chmod(0o755)
+        yield draft
+        if out.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{out.name}.old.", dir=out.parent))
+            out.rename(old / out.name)
+            draft.rename(out)
+            shutil.rmtree(old)
+        else:
+            draft.rename(out)
+    except OSError as error:
+        raise CleaveError(f"{out}: cannot be written: {error}") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
