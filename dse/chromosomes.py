@@ -215,11 +215,9 @@ def _named(g: GraphArrays, c: Coding, genes: Ints, task: int, w: Scratch) -> int
     if layer < 0 or layer >= g.n_layers:
         w.devices[0] = 0
         return 1
-    heavy = g.heavy[task] == 1
-    if c.kind == NAIVE:
-        mentions = c.devices if heavy else 1
-    else:
-        mentions = c.rows if heavy and c.is_anchor[task] == 1 else 1
+    mentions = 1
+    if g.heavy[task] == 1 and c.is_anchor[task] == 1:
+        mentions = c.devices if c.kind == NAIVE else c.rows
     count = 0
     for k in range(mentions):
         device = genes[c.first_gene[task] + k] if c.kind == NAIVE else w.placed[k, c.anchor[task]]

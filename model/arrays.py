@@ -59,7 +59,7 @@ def arrays(graph: Graph) -> GraphArrays:
     names = tensor_names(graph)
     number = {name: i for i, name in enumerate(names)}
     makes = [[name] for name in graph.inputs] + [list(i.outputs) for i in graph.layers] + [[] for _ in graph.outputs]
-    reads = (
+    reads: list[list[tuple[str, boxes.Need]]] = (
         [[] for _ in graph.inputs]
         + [_reads(graph, i) for i in graph.layers]
         + [[(o, boxes.WHOLE)] for o in graph.outputs]

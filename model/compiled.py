@@ -1,7 +1,7 @@
 """Compiled code (numba), cached between runs under a key made of all sources that can be in it.
 
 numba's own cache looks at the file of the outermost function alone, so a change in a function that it calls would
-go unnoticed. Here the cache folder carries a hash of every source file of the packages that hold kernels.
+go unnoticed. Here the cache folder carries a hash of every source file that holds kernels.
 """
 
 from __future__ import annotations
@@ -23,20 +23,25 @@ def _source_key() -> str:
     digest = hashlib.sha256()
     for package in PACKAGES:
         for file in sorted((root / package).glob("*.py")):
-            digest.update(file.read_bytes())
+            source = file.read_bytes()
+            if b"from model.compiled import" in source:
+                digest.update(source)
     return digest.hexdigest()[:16]
 
 
+_config: Any = numba.config
+_njit: Any = numba.njit
+
 if not os.environ.get("NUMBA_CACHE_DIR"):
     _home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    numba.config.CACHE_DIR = str(Path(_home) / "cleave" / "kernels" / _source_key())
+    _config.CACHE_DIR = str(Path(_home) / "cleave" / "kernels" / _source_key())
 
-kernel: Callable[..., Any] = partial(numba.njit, cache=True, _nrt=False)
+kernel: Callable[..., Any] = partial(_njit, cache=True, _nrt=False)
 """Compile a function that allocates nothing. Without reference counts (``_nrt``): with them, taking an array out of
 a tuple is an atomic operation, which cost three quarters of the time, and threads contend for it."""
 
-inlined: Callable[..., Any] = numba.njit(cache=True, inline="always", _nrt=False)
+inlined: Callable[..., Any] = _njit(cache=True, inline="always", _nrt=False)
 """Compile a small function into its callers; it allocates nothing."""
 
-allocating: Callable[..., Any] = partial(numba.njit, cache=True)
+allocating: Callable[..., Any] = partial(_njit, cache=True)
 """Compile a function that makes arrays."""

@@ -1,0 +1,27 @@
+# `make check` is what CI runs. PYTHON: the interpreter of the virtual environment.
+PYTHON ?= $(if $(wildcard .venv/bin/python),.venv/bin/python,python3)
+
+.PHONY: check lint types test format golden clean
+
+check: lint types test
+
+lint:
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m ruff check .
+
+types:
+	$(PYTHON) -m mypy
+
+test:
+	$(PYTHON) -m pytest
+
+format:
+	$(PYTHON) -m ruff format .
+	$(PYTHON) -m ruff check --fix .
+
+golden:
+	$(PYTHON) -m pytest --refresh-golden
+
+clean:
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +

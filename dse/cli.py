@@ -1,0 +1,294 @@
+"""The command line: one function a command. What it prints is in ``dse.show``, what it does in the other modules."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from codegen import bundle as bundles
+from codegen import folder, zoo
+from codegen.verify import verify as verify_bundle
+from dse import run as job
+from dse import show
+from dse.chromosomes import KINDS, SHARES
+from dse.evaluation import OBJECTIVES
+from dse.inputs import Cnn, cnn_path, read_cnn, read_text
+from dse.results import shown
+from dse.search import Settings
+from model import autodice
+from model.gather import gathered
+from model.mapping import Mapping
+from model.platform import Platform
+from model.priced import priced
+from runtime.bench import bench as bench_bundle
+from runtime.errors import CleaveError
+from runtime.segment import CPU
+
+app = typer.Typer(
+    help="Spread a CNN over a cluster of small devices: search, generate, verify.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+console = Console()
+errors = Console(stderr=True)
+
+CnnOption = Annotated[str, typer.Option("--cnn", help="ONNX file, or zoo:NAME (see dse models)")]
+PlatformOption = Annotated[Path, typer.Option("--platform", help="Platform file, or the name of a shipped one")]
+ShapeOption = Annotated[list[str], typer.Option("--shape", help="Size of a dynamic input: NAME=1,3,224,224")]
+FoldOption = Annotated[bool, typer.Option("--fold/--no-fold", help="Fold BatchNormalization into convolutions")]
+MappingOption = Annotated[Path, typer.Option("--mapping", help="Mapping: this program's form or AutoDiCE's")]
+HorizontalOption = Annotated[Path | None, typer.Option("--horizontal", help="AutoDiCE's horizontal.json")]
+JoinOption = Annotated[str, typer.Option("--join", help="Where parts of a layer are joined: use, or gather (AutoDiCE)")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace an earlier result")]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Check everything, say what would be done, write nothing")
+]
+BundleArgument = Annotated[Path, typer.Argument(help="Bundle folder, made by dse generate or dse run")]
+
+
+def main() -> None:
+    """Run a command. What a person can mend is said in a sentence, with exit code 2."""
+    try:
+        app()
+    except CleaveError as error:
+        for sentence in error.sentences:
+            errors.print(f"error: {sentence}", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        errors.print("stopped; nothing was written", markup=False)
+        sys.exit(130)
+
+
+def _print_json(body: Any) -> None:
+    sys.stdout.write(json.dumps(body, indent=1) + "\n")
+
+
+@app.command()
+def inspect(
+    cnn: CnnOption,
+    shape: ShapeOption = [],
+    fold: FoldOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the layers of a CNN: index, name, operator, output shape, MACs, weights, splittable axes."""
+    graph = read_cnn(cnn, shape, fold).graph
+    rows = show.layer_rows(graph)
+    if as_json:
+        _print_json({"cnn": graph.name, "inputs": graph.inputs, "outputs": graph.outputs, "layers": rows})
+    else:
+        show.layers(console, graph, rows)
+
+
+@app.command()
+def models(
+    names: Annotated[list[str], typer.Argument(help="Networks to write; none: list them")] = [],
+    out: Annotated[Path, typer.Option("--out", help="Folder for the files")] = Path("."),
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Write networks of the zoo as ONNX files, with seeded random weights; or list them."""
+    for name in names:
+        if name not in zoo.NAMES:
+            raise CleaveError(f"there is no network '{name}' in the zoo (it has {', '.join(zoo.NAMES)})")
+    if not names:
+        _print_json(zoo.NAMES) if as_json else console.print("\n".join(zoo.NAMES), highlight=False)
+        return
+    files = [str(zoo.write(name, out, seed)) for name in names]
+    _print_json(files) if as_json else console.print("\n".join(files), markup=False, highlight=False)
+
+
+@app.command()
+def run(
+    cnn: CnnOption,
+    platform: PlatformOption,
+    out: Annotated[Path | None, typer.Option("--out", help="Result folder [runs/CNN-PLATFORM]")] = None,
+    chromosome: Annotated[str, typer.Option(help=f"One of {', '.join(KINDS)}")] = "hybrid",
+    splits: Annotated[int, typer.Option(min=1, help="Most parts of a layer (hybrid)")] = 2,
+    shares: Annotated[str, typer.Option(help=f"Sizes of the parts: {', '.join(SHARES)}")] = "equal",
+    objectives: Annotated[str, typer.Option(help="What to minimise")] = "latency,energy,memory",
+    population: Annotated[int, typer.Option(min=4)] = 1000,
+    generations: Annotated[int, typer.Option(min=1)] = 100,
+    seed: SeedOption = 0,
+    shape: ShapeOption = [],
+    fold: FoldOption = False,
+    check: Annotated[bool, typer.Option("--verify/--no-verify", help="Run every bundle here and compare")] = True,
+    force: ForceOption = False,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the best mappings of a CNN onto a cluster, generate their programs, run them here, and check them."""
+    loaded, cluster = read_cnn(cnn, shape, fold), Platform.from_file(platform)
+    out = out or Path("runs") / f"{loaded.graph.name}-{cluster.name}"
+    coding = job.Coding(chromosome, splits, shares)
+    settings = Settings(population, generations, seed, _objectives(objectives))
+    folder.check_free(out, force)
+    say = Console(stderr=True) if as_json else console
+    show.announce(say, loaded.graph, cluster, coding, settings)
+    if dry_run:
+        encoding, _ = job.prepare(loaded, cluster, coding)
+        say.print(f"dry run: {encoding.n_genes} genes; would write {out}", markup=False, highlight=False)
+        return
+    with _progress(say) as progress:
+        bar = progress.add_task("searching", total=generations, best="")
+
+        def step(generation: int, best: Any) -> None:
+            text = "  ".join(shown(o, best[OBJECTIVES.index(o)]) for o in settings.objectives)
+            progress.update(bar, completed=generation, best=text)
+
+        def tell(text: str) -> None:
+            progress.console.print(text, markup=False, highlight=False)
+
+        outcome = job.run(loaded, cluster, coding, settings, out, force=force, check=check, progress=step, say=tell)
+    if as_json:
+        _print_json(json.loads((out / "summary.json").read_text()))
+    else:
+        show.outcome(console, outcome, cluster, out)
+    raise typer.Exit(0 if outcome.passed else 1)
+
+
+def _objectives(text: str) -> tuple[str, ...]:
+    known = {name.split("_")[0]: name for name in OBJECTIVES}
+    names = [word.strip() for word in text.split(",")]
+    unknown = [name for name in names if name not in known]
+    if unknown or len(set(names)) < len(names) or len(names) < 2:
+        raise CleaveError(f"--objectives {text}: name two or more of {', '.join(known)}, each once")
+    return tuple(known[name] for name in names)
+
+
+def _progress(target: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
+    return Progress(*columns, TextColumn("best {task.fields[best]}"), TimeRemainingColumn(), console=target)
+
+
+def _mapping(cnn: Cnn, cluster: Platform, mapping: Path, horizontal: Path | None) -> Mapping:
+    text = read_text(mapping, "mapping")
+    more = read_text(horizontal, "horizontal.json") if horizontal else None
+    return autodice.read_mapping(text, more, cnn.graph, cluster, str(mapping), str(horizontal))
+
+
+def _joined(cnn: Cnn, mapping: Mapping, join: str) -> tuple[Cnn, Mapping]:
+    """Apply ``--join``."""
+    if join not in ("use", "gather"):
+        raise CleaveError(f"--join {join}: must be use or gather")
+    if join == "use":
+        return cnn, mapping
+    graph, moved = gathered(cnn.graph, mapping)
+    return Cnn(graph, cnn.folded, cnn.shapes), moved
+
+
+@app.command()
+def generate(
+    cnn: CnnOption,
+    platform: PlatformOption,
+    mapping: MappingOption,
+    out: Annotated[Path, typer.Option("--out", help="Folder of the bundle")],
+    horizontal: HorizontalOption = None,
+    join: JoinOption = "use",
+    shape: ShapeOption = [],
+    fold: FoldOption = False,
+    force: ForceOption = False,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a bundle from a mapping: submodels, plan, one program a rank, rankfile and hostfile."""
+    loaded, cluster = read_cnn(cnn, shape, fold), Platform.from_file(platform)
+    found = _mapping(loaded, cluster, mapping, horizontal)
+    loaded, found = _joined(loaded, found, join)
+    folder.check_free(out, force)
+    if dry_run:
+        console.print(f"dry run: the mapping is right; would write {out}", markup=False, highlight=False)
+        return
+    planned = bundles.write_bundle(loaded.graph, cluster, found, loaded.source(), out, force)
+    rows = show.rank_rows(planned.plan)
+    _print_json({"bundle": str(out), "ranks": rows}) if as_json else show.ranks(console, rows, out)
+
+
+@app.command()
+def price(
+    cnn: CnnOption,
+    platform: PlatformOption,
+    mapping: MappingOption,
+    horizontal: HorizontalOption = None,
+    join: JoinOption = "use",
+    shape: ShapeOption = [],
+    fold: FoldOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Price a mapping, and show where its time, memory and energy go."""
+    loaded, cluster = read_cnn(cnn, shape, fold), Platform.from_file(platform)
+    found = _mapping(loaded, cluster, mapping, horizontal)
+    loaded, found = _joined(loaded, found, join)
+    result = priced(loaded.graph, cluster, found)
+    if as_json:
+        _print_json(show.price_body(loaded.graph, cluster, result))
+    else:
+        show.price(console, loaded.graph, cluster, result)
+
+
+@app.command()
+def convert(
+    cnn: CnnOption,
+    platform: PlatformOption,
+    mapping: MappingOption,
+    out: Annotated[Path, typer.Option("--out", help="New folder for the files")],
+    horizontal: HorizontalOption = None,
+    to: Annotated[str, typer.Option("--to", help="autodice, or cleave")] = "autodice",
+    shape: ShapeOption = [],
+    fold: FoldOption = False,
+) -> None:
+    """Turn a mapping into AutoDiCE's mapping.json and horizontal.json, or back."""
+    if to not in ("autodice", "cleave"):
+        raise CleaveError(f"--to {to}: must be autodice or cleave")
+    loaded, cluster = read_cnn(cnn, shape, fold), Platform.from_file(platform)
+    found = _mapping(loaded, cluster, mapping, horizontal)
+    files = {"mapping.json": found.to_json(loaded.graph, cluster)}
+    if to == "autodice":
+        files["mapping.json"], files["horizontal.json"] = autodice.write(found, loaded.graph, cluster)
+    with folder.fresh(out) as draft:
+        for name, text in files.items():
+            (draft / name).write_text(text)
+    console.print(f"wrote {', '.join(files)} to {out}", markup=False, highlight=False)
+
+
+@app.command()
+def verify(
+    bundle: BundleArgument,
+    cnn: Annotated[str | None, typer.Option("--cnn", help="The whole model, if it has moved")] = None,
+    frames: Annotated[int, typer.Option(min=1)] = 3,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a bundle here, one MPI process a rank, and compare its answer with the whole model's."""
+    path = bundles.check_source(bundle, cnn_path(cnn) if cnn else None)
+    found = verify_bundle(bundle, path, frames=frames, seed=seed)
+    if as_json:
+        sys.stdout.write(found.to_json())
+    else:
+        show.verification(console, bundle, found)
+    raise typer.Exit(0 if found.passed else 1)
+
+
+@app.command()
+def bench(
+    bundle: BundleArgument,
+    warmup: Annotated[int, typer.Option(min=0, help="Frames before those that count")] = 4,
+    frames: Annotated[int, typer.Option(min=1, help="Frames that count")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a bundle here, frame by frame after a barrier, and report latency, compute, wait and memory."""
+    bundles.read_source(bundle)
+    found = bench_bundle(bundle, warmup=warmup, frames=frames, provider=CPU)
+    if as_json:
+        sys.stdout.write(found.to_json())
+    else:
+        show.bench(console, bundle, found)

@@ -1,0 +1,59 @@
+"""What the command line is given, turned into graphs, platforms and mappings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from codegen import zoo
+from codegen.bundle import Source, source
+from model.graph import Graph
+from model.load import load
+from runtime.errors import CleaveError
+
+ZOO = "zoo:"
+
+
+@dataclass(frozen=True, eq=False)
+class Cnn:
+    """A network as asked for: its graph, and what a bundle remembers of where it came from."""
+
+    graph: Graph
+    folded: bool
+    shapes: dict[str, tuple[int, ...]]
+
+    def source(self) -> Source:
+        """For ``bundle.json``."""
+        return source(self.graph, self.folded, self.shapes)
+
+
+def cnn_path(text: str) -> Path:
+    """The file of ``zoo:NAME`` (made on first use), or the path itself."""
+    return zoo.cached(text.removeprefix(ZOO)) if text.startswith(ZOO) else Path(text)
+
+
+def read_cnn(text: str, shapes: list[str], folded: bool) -> Cnn:
+    """Load ``--cnn``, with ``--shape`` and ``--fold`` as given."""
+    sizes = dict(parse_shape(shape) for shape in shapes)
+    return Cnn(load(cnn_path(text), sizes, folded), folded, sizes)
+
+
+def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """``name=1,3,224,224`` as name and sizes, each at least 1."""
+    name, _, sizes = text.rpartition("=")
+    words = sizes.split(",")
+    if not name or not all(w.strip().isdecimal() and int(w) > 0 for w in words):
+        raise CleaveError(f"--shape {text}: write it as INPUT=1,3,224,224, with sizes of at least 1")
+    return name, tuple(int(w) for w in words)
+
+
+def read_text(path: Path, what: str) -> str:
+    """A text file, or a ``CleaveError`` that says what is wrong with it."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise CleaveError(f"{path}: there is no such {what}") from error
+    except UnicodeDecodeError as error:
+        raise CleaveError(f"{path}: is no text ({what})") from error
+    except OSError as error:
+        raise CleaveError(f"{path}: cannot be read: {error.strerror}") from error

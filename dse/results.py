@@ -1,0 +1,133 @@
+"""What a search leaves behind: the front and the convergence as CSV, JSON and pictures."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from dse.chromosomes import Chromosome
+from dse.evaluation import OBJECTIVES
+from dse.search import Front
+from model.graph import Graph
+from model.mapping import Mapping, Shard, extent
+from model.platform import Platform
+
+UNITS = {
+    "latency_s": ("latency", "ms", 1e3),
+    "energy_j": ("largest energy of a device", "J", 1.0),
+    "memory_bytes": ("largest memory of a device", "MB", 1e-6),
+    "period_s": ("period of a pipeline", "ms", 1e3),
+}
+"""Objective: what it is called for a person, the unit that is shown, and the factor from SI to it."""
+
+
+def shown(objective: str, value: float) -> str:
+    """A value with the unit that a person reads: ``28.3 ms``."""
+    _, unit, factor = UNITS[objective]
+    return f"{value * factor:.4g} {unit}"
+
+
+def write_front(folder: Path, front: Front, chromosome: Chromosome, graph: Graph, platform: Platform) -> None:
+    """``front.csv`` (one line a point) and ``front.json`` (mappings included)."""
+    mappings = [chromosome.decode(genes) for genes in front.genes]
+    rows = [_row(i, front, mapping, graph) for i, mapping in enumerate(mappings)]
+    _write_csv(folder / "front.csv", rows)
+    head = {
+        "format": "cleave-front",
+        "version": 1,
+        "cnn": graph.name,
+        "platform": platform.name,
+        "devices": [device.name for device in platform.devices],
+        "layers": [layer.name for layer in graph.layers],
+    }
+    points = [row | {"mapping": compact(graph, m)} for row, m in zip(rows, mappings, strict=True)]
+    lines = ",\n  ".join(json.dumps(point) for point in points)
+    opened = json.dumps(head, indent=1).removesuffix("\n}")
+    (folder / "front.json").write_text(f'{opened},\n "points": [\n  {lines}\n ]\n}}\n')
+
+
+def compact(graph: Graph, mapping: Mapping) -> list[Any]:
+    """One entry a layer: the index of its device, or ``[device, start, stop]`` for each part along the channels."""
+    rows = mapping.by_layer(len(graph.layers))
+    return [row[0].device if len(row) == 1 else [[s.device, s.start, s.stop] for s in row] for row in rows]
+
+
+def from_compact(graph: Graph, entries: Sequence[Any]) -> Mapping:
+    """The mapping that ``compact`` wrote."""
+    shards = []
+    for layer, entry in zip(graph.layers, entries, strict=True):
+        parts = [[entry, 0, extent(graph, layer)]] if isinstance(entry, int) else entry
+        shards += [Shard(layer.index, start, stop, device) for device, start, stop in parts]
+    return Mapping.of(shards)
+
+
+def _row(index: int, front: Front, mapping: Mapping, graph: Graph) -> dict[str, Any]:
+    scores = {name: float(front.scores[index, k]) for k, name in enumerate(OBJECTIVES)}
+    split = sum(len(row) > 1 for row in mapping.by_layer(len(graph.layers)))
+    return {"point": index, **scores, "devices": len(mapping.devices), "split_layers": split}
+
+
+def write_convergence(folder: Path, front: Front) -> None:
+    """``convergence.csv``: the best of each objective so far and the hypervolume, a line a generation."""
+    rows = [
+        {"generation": i + 1, **{n: float(v) for n, v in zip(OBJECTIVES, best, strict=True)}, "hypervolume": float(hv)}
+        for i, (best, hv) in enumerate(zip(front.best, front.volume, strict=True))
+    ]
+    _write_csv(folder / "convergence.csv", rows)
+
+
+def _write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _label(objective: str) -> str:
+    name, unit, _ = UNITS[objective]
+    return f"{name} [{unit}]"
+
+
+def plot_front(path: Path, front: Front, objectives: Sequence[str], best: dict[str, int], title: str) -> None:
+    """Every pair of objectives, a dot a mapping; the points that are shipped are marked."""
+    pairs = [(a, b) for i, a in enumerate(objectives) for b in objectives[i + 1 :]]
+    figure = Figure(figsize=(5.2 * len(pairs), 4.4), layout="constrained")
+    for k, (a, b) in enumerate(pairs):
+        axes = figure.add_subplot(1, len(pairs), k + 1)
+        x, y = (front.scores[:, OBJECTIVES.index(o)] * UNITS[o][2] for o in (a, b))
+        axes.scatter(x, y, s=14, color="0.55", label="front")
+        for mark, (name, i) in zip("os^D", best.items(), strict=False):
+            axes.scatter(x[i], y[i], s=70, marker=mark, edgecolor="black", label=name)
+        axes.set(xlabel=_label(a), ylabel=_label(b))
+        axes.grid(alpha=0.3)
+    figure.axes[0].legend()
+    figure.suptitle(title)
+    _save(figure, path)
+
+
+def plot_convergence(path: Path, curves: dict[str, np.ndarray], objectives: Sequence[str], title: str) -> None:
+    """Best value of each objective by generation; ``curves``: label to ``(generations, 4)`` best values."""
+    figure = Figure(figsize=(5.2 * len(objectives), 4.0), layout="constrained")
+    for k, objective in enumerate(objectives):
+        axes = figure.add_subplot(1, len(objectives), k + 1)
+        for label, best in curves.items():
+            values = best[:, OBJECTIVES.index(objective)] * UNITS[objective][2]
+            axes.plot(np.arange(1, len(values) + 1), values, label=label)
+        axes.set(xlabel="generation", ylabel=_label(objective))
+        axes.grid(alpha=0.3)
+    if len(curves) > 1:
+        figure.axes[0].legend()
+    figure.suptitle(title)
+    _save(figure, path)
+
+
+def _save(figure: Figure, path: Path) -> None:
+    FigureCanvasAgg(figure)
+    figure.savefig(path, dpi=120, metadata={"Software": None})

@@ -1,0 +1,178 @@
+"""The main job: search, write the front, generate the best points' bundles, run each and check its answer."""
+
+from __future__ import annotations
+
+import json
+import platform as machine
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from codegen import bundle, folder
+from codegen.verify import Verification, verify
+from dse import results
+from dse.chromosomes import Chromosome, chromosome
+from dse.evaluation import OBJECTIVES
+from dse.inputs import Cnn
+from dse.search import Front, Progress, Settings, search
+from model import coefficients, pricing
+from model.arrays import arrays
+from model.mapping import Mapping
+from model.planning import plan
+from model.platform import Platform
+
+BEST = {"best-latency": "latency_s", "best-energy": "energy_j", "best-memory": "memory_bytes"}
+"""Folders of a run and the objective whose lowest point of the front each holds."""
+WITH_PERIOD = {**BEST, "best-period": "period_s"}
+
+
+@dataclass(frozen=True)
+class Coding:
+    """Which chromosome, with how many rows (splits a layer) and which shares."""
+
+    kind: str = "hybrid"
+    splits: int = 2
+    shares: str = "equal"
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """One point of the front that became a bundle. ``verification`` is None when it was not asked for."""
+
+    name: str
+    objective: str
+    point: int
+    mapping: Mapping
+    verification: Verification | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a run found."""
+
+    front: Front
+    shipped: tuple[Shipped, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every bundle that was checked gives the whole model's answer."""
+        return all(s.verification is None or s.verification.passed for s in self.shipped)
+
+
+def prepare(cnn: Cnn, platform: Platform, coding: Coding) -> tuple[Chromosome, pricing.CostArrays]:
+    """The chromosome and the costs that a search needs."""
+    g = arrays(cnn.graph)
+    costs = pricing.costs(cnn.graph, g, platform)
+    time_s = costs.time_s + costs.overhead_s
+    devices = len(platform.devices)
+    return chromosome(coding.kind, cnn.graph, g, devices, coding.splits, coding.shares, time_s), costs
+
+
+def run(
+    cnn: Cnn,
+    platform: Platform,
+    coding: Coding,
+    settings: Settings,
+    out: Path,
+    *,
+    force: bool = False,
+    check: bool = True,
+    progress: Progress = lambda *_: None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Outcome:
+    """Do the whole job and leave its results in the folder ``out``."""
+    folder.check_free(out, force)
+    encoding, costs = prepare(cnn, platform, coding)
+    front = search(encoding, costs, settings, progress)
+    with folder.fresh(out, force) as draft:
+        say(f"writing {len(front.genes)} points of the front")
+        shipped = choose(front, encoding, settings)
+        _write_results(draft, front, encoding, cnn, platform, settings, shipped)
+        done = [_ship(draft, s, cnn, platform, check, settings.seed, say) for s in shipped]
+        outcome = Outcome(front, tuple(done))
+        summary = summarise(outcome, cnn, platform, coding, settings)
+        (draft / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+    return outcome
+
+
+def choose(front: Front, encoding: Chromosome, settings: Settings) -> list[Shipped]:
+    """The points of the front that become bundles: the best of each objective that was searched for."""
+    wanted = {name: o for name, o in WITH_PERIOD.items() if o in settings.objectives}
+    best = {name: (o, front.best_of(o)) for name, o in wanted.items()}
+    return [Shipped(name, o, i, encoding.decode(front.genes[i])) for name, (o, i) in best.items()]
+
+
+def _write_results(
+    draft: Path,
+    front: Front,
+    encoding: Chromosome,
+    cnn: Cnn,
+    platform: Platform,
+    settings: Settings,
+    shipped: list[Shipped],
+) -> None:
+    results.write_front(draft, front, encoding, cnn.graph, platform)
+    results.write_convergence(draft, front)
+    title = f"{cnn.graph.name} on {platform.name}"
+    best = {s.name: s.point for s in shipped}
+    results.plot_front(draft / "front.png", front, settings.objectives, best, f"{title}: predicted Pareto front")
+    curves = {encoding.name: front.best}
+    results.plot_convergence(draft / "convergence.png", curves, settings.objectives, f"{title}: best so far")
+
+
+def _ship(
+    draft: Path, point: Shipped, cnn: Cnn, platform: Platform, check: bool, seed: int, say: Callable[[str], None]
+) -> Shipped:
+    """Generate a bundle and, if asked, run it here and compare."""
+    say(f"{point.name}: cutting the model for {len(point.mapping.devices)} ranks")
+    target = draft / point.name
+    target.mkdir()
+    planned = plan(cnn.graph, platform, point.mapping)
+    bundle.fill(target, cnn.graph, platform, point.mapping, planned, cnn.source())
+    if not check:
+        return point
+    say(f"{point.name}: running {len(point.mapping.devices)} MPI ranks here")
+    found = verify(target, cnn.graph.path, frames=1, seed=seed)
+    return Shipped(point.name, point.objective, point.point, point.mapping, found)
+
+
+def summarise(outcome: Outcome, cnn: Cnn, platform: Platform, coding: Coding, settings: Settings) -> dict[str, Any]:
+    """What was asked, what was found, and with which versions."""
+    front = outcome.front
+    sets = sorted({d.coefficients for d in platform.devices})
+    return {
+        "format": "cleave-run",
+        "version": 1,
+        "cnn": {"name": cnn.graph.name, "path": str(cnn.graph.path), "layers": len(cnn.graph.layers)},
+        "platform": {"name": platform.name, "devices": len(platform.devices)},
+        "coefficients": {name: {"calibrated": coefficients.load(name).calibrated} for name in sets},
+        "chromosome": asdict(coding),
+        "settings": asdict(settings),
+        "front": {"points": len(front.genes), "hypervolume": float(front.volume[-1]), "evaluated": front.evaluated},
+        "time": {
+            "search_s": front.search_s,
+            "decode_lower_price_s": front.scoring_s,
+            "decode_lower_price_share": front.scoring_s / front.search_s,
+        },
+        "best": {s.name: _summary_of(s, front) for s in outcome.shipped},
+        "versions": versions(),
+    }
+
+
+def _summary_of(point: Shipped, front: Front) -> dict[str, Any]:
+    found = point.verification
+    return {
+        "objective": point.objective,
+        "point": point.point,
+        "predicted": {name: float(front.scores[point.point, k]) for k, name in enumerate(OBJECTIVES)},
+        "ranks": len(point.mapping.devices),
+        "verified": None if found is None else {"passed": found.passed, "error": found.error},
+    }
+
+
+def versions() -> dict[str, str]:
+    """What this ran with."""
+    names = ("cleave-dse", "numpy", "onnx", "onnxruntime", "pymoo", "numba", "mpi4py")
+    return {"python": machine.python_version(), **{name: version(name) for name in names}}

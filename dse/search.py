@@ -1,0 +1,177 @@
+"""The search for the Pareto front: NSGA-II over chromosomes, scored by the analytical model.
+
+The thesis uses a population of 1000 and 100 generations (section 5). Memory limits of the platform are constraints.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import moocore
+import numpy as np
+from numpy.typing import NDArray
+from pymoo.algorithms.moo.nsga2 import NSGA2
+from pymoo.core.evaluator import Evaluator
+from pymoo.core.problem import Problem
+from pymoo.core.termination import NoTermination
+
+from dse.chromosomes import POINTS, Chromosome
+from dse.evaluation import OBJECTIVES, evaluate
+from dse.operators import ChangeGenes, ExchangeGenes, RandomGenes, SameGenes
+from model.pricing import CostArrays
+from runtime.errors import CleaveError
+
+Progress = Callable[[int, NDArray[np.float64]], None]
+"""Called after each generation with its number (from 1) and the best value of each objective so far."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to search.
+
+    objectives: two or more of ``OBJECTIVES``
+    head_start: the first population holds, for each device, the mapping of the whole network onto it
+    """
+
+    population: int = 1000
+    generations: int = 100
+    seed: int = 0
+    objectives: tuple[str, ...] = ("latency_s", "energy_j", "memory_bytes")
+    head_start: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Front:
+    """What a search found: arrays that share an index, sorted by the objectives.
+
+    genes:  (n, n_genes) int; scores: (n, 4) float, see ``OBJECTIVES``, all of mappings that fit
+    best:   (generations, 4) lowest of each objective so far, among mappings that fit; inf before there is one
+    volume: (generations,) hypervolume of the front over the chosen objectives, relative to the box that the first
+            generation's front spans (its worst values); grows as the front does
+    evaluated: mappings scored; search_s, scoring_s: seconds of the whole search, and of decode + lower + price in it
+    """
+
+    genes: NDArray[np.int32]
+    scores: NDArray[np.float64]
+    best: NDArray[np.float64]
+    volume: NDArray[np.float64]
+    evaluated: int
+    search_s: float
+    scoring_s: float
+
+    def best_of(self, objective: str) -> int:
+        """Index of the point with the lowest value of an objective."""
+        return int(np.argmin(self.scores[:, OBJECTIVES.index(objective)]))
+
+
+class MappingProblem(Problem):
+    """pymoo's view: integer genes in, objectives and the memory constraint out, a population at a time."""
+
+    def __init__(self, chromosome: Chromosome, costs: CostArrays, objectives: tuple[str, ...]) -> None:
+        super().__init__(
+            n_var=chromosome.n_genes,
+            n_obj=len(objectives),
+            n_ieq_constr=1,
+            xl=np.zeros(chromosome.n_genes, dtype=np.int64),
+            xu=chromosome.upper,
+            vtype=int,
+        )
+        self.chromosome, self.costs = chromosome, costs
+        self.columns = [OBJECTIVES.index(name) for name in objectives]
+        self.scoring_s = 0.0
+
+    def _evaluate(self, x: NDArray[np.int64], out: dict, *_: object, **__: object) -> None:
+        begin = time.perf_counter()
+        scores, excess = evaluate(self.chromosome, self.costs, x)
+        self.scoring_s += time.perf_counter() - begin
+        out["F"] = scores[:, self.columns]
+        out["G"] = np.where(np.isfinite(excess), excess, -1.0)[:, None]
+        out["scores"] = scores
+
+
+def search(
+    chromosome: Chromosome, costs: CostArrays, settings: Settings, progress: Progress = lambda *_: None
+) -> Front:
+    """Search. ``CleaveError`` when no mapping was found that fits the memory of the devices."""
+    evaluate(chromosome, costs, np.zeros((1, chromosome.n_genes), dtype=np.int32))  # compile outside the clock
+    begin = time.perf_counter()
+    problem = MappingProblem(chromosome, costs, settings.objectives)
+    algorithm = _algorithm(chromosome, settings)
+    algorithm.setup(problem, termination=NoTermination(), seed=settings.seed, verbose=False)
+    history = _History(problem.columns)
+    for generation in range(1, settings.generations + 1):
+        offspring = algorithm.ask()
+        if offspring is None or len(offspring) == 0:
+            break  # every mapping that the operators can reach is known
+        Evaluator().eval(problem, offspring)
+        algorithm.tell(infills=offspring)
+        history.note(offspring, algorithm.pop)
+        progress(generation, history.best)
+    return _front(algorithm.pop, history, begin, problem.scoring_s)
+
+
+def _algorithm(chromosome: Chromosome, settings: Settings) -> NSGA2:
+    points = chromosome.coding.kind == POINTS
+    alone = [chromosome.alone(device) for device in range(chromosome.coding.devices)]
+    first = np.array(alone if settings.head_start else [], dtype=np.int64).reshape(-1, chromosome.n_genes)
+    return NSGA2(
+        pop_size=settings.population,
+        sampling=RandomGenes(first, sparse=points),
+        crossover=ExchangeGenes(),
+        mutation=ChangeGenes(steps=points),
+        eliminate_duplicates=SameGenes(),
+    )
+
+
+class _History:
+    """Best values and hypervolume, generation by generation."""
+
+    def __init__(self, columns: list[int]) -> None:
+        self.columns = columns
+        self.best = np.full(len(OBJECTIVES), np.inf)
+        self.rows: list[NDArray[np.float64]] = []
+        self.volumes: list[float] = []
+        self.evaluated = 0
+        self.reference: NDArray[np.float64] | None = None
+
+    def note(self, offspring: object, population: object) -> None:
+        scores = _fitting(offspring)[0]
+        self.evaluated += len(offspring)  # type: ignore[arg-type]
+        if len(scores):
+            self.best = np.minimum(self.best, scores.min(axis=0))
+        self.rows.append(self.best)
+        self.volumes.append(self._volume(_fitting(population)[0][:, self.columns]))
+
+    def _volume(self, objectives: NDArray[np.float64]) -> float:
+        if not len(objectives):
+            return 0.0
+        if self.reference is None:
+            self.reference = objectives.max(axis=0)
+        inside = objectives[(objectives <= self.reference).all(axis=1)] / self.reference
+        return float(moocore.hypervolume(inside, ref=np.ones(len(self.columns)))) if len(inside) else 0.0
+
+
+def _fitting(population: object) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+    """(k, 4) scores and (k, n_genes) genes of the individuals that fit the devices' memory."""
+    fits = population.get("G")[:, 0] <= 0  # type: ignore[attr-defined]
+    scores = population.get("scores")[fits].astype(np.float64)  # type: ignore[attr-defined]
+    return scores.reshape(-1, len(OBJECTIVES)), population.get("X")[fits].astype(np.int32)  # type: ignore[attr-defined]
+
+
+def _front(population: object, history: _History, begin: float, scoring_s: float) -> Front:
+    scores, genes = _fitting(population)
+    if not len(scores):
+        raise CleaveError("no mapping was found that fits the devices' memory; add devices, or raise the limits")
+    keep = np.flatnonzero(moocore.is_nondominated(scores[:, history.columns], keep_weakly=False))
+    order = keep[np.lexsort([*genes[keep].T[::-1], *scores[keep][:, history.columns[::-1]].T])]
+    return Front(
+        genes=genes[order],
+        scores=scores[order],
+        best=np.array(history.rows),
+        volume=np.array(history.volumes),
+        evaluated=history.evaluated,
+        search_s=time.perf_counter() - begin,
+        scoring_s=scoring_s,
+    )

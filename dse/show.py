@@ -1,0 +1,241 @@
+"""Tables for a person at a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from codegen.verify import Verification
+from dse.evaluation import OBJECTIVES
+from dse.results import UNITS, shown
+from dse.run import Coding, Outcome
+from dse.search import Settings
+from model import boxes, coefficients
+from model.graph import Graph
+from model.mapping import extent
+from model.platform import Platform
+from model.priced import Priced
+from runtime.bench import Bench
+from runtime.plan import Plan, Recv, Send
+
+COSTLIEST = 10
+
+
+def table(headers: list[str], rows: list[list[Any]], text: int = 1) -> Table:
+    """A plain table: the first ``text`` columns to the left, the rest to the right."""
+    found = Table(box=None, pad_edge=False, header_style="bold")
+    for i, header in enumerate(headers):
+        found.add_column(header, justify="left" if i < text else "right", no_wrap=i > 0, overflow="fold")
+    for row in rows:
+        found.add_row(*[str(cell) for cell in row])
+    return found
+
+
+def line(console: Console, text: str) -> None:
+    """One line as it is: no markup, no colours."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def layer_rows(graph: Graph) -> list[dict[str, Any]]:
+    """The layers as plain data."""
+    return [
+        {
+            "index": layer.index,
+            "name": layer.name,
+            "op": layer.op,
+            "output": list(graph.tensors[layer.outputs[0]].shape),
+            "macs": layer.macs,
+            "weights_bytes": graph.weight_bytes(layer),
+            "split_axes": [boxes.CHANNELS] if boxes.rule(graph, layer) else [],
+            "lop": boxes.is_heavy(graph, layer),
+            "origins": list(layer.origins),
+        }
+        for layer in graph.layers
+    ]
+
+
+def layers(console: Console, graph: Graph, rows: list[dict[str, Any]]) -> None:
+    """``dse inspect``. In the last column, LOP: weights can be cut by output channels; channels: splits freely."""
+    cells = [
+        [
+            r["index"],
+            r["name"],
+            r["op"],
+            "x".join(map(str, r["output"])),
+            f"{r['macs']:,}",
+            f"{r['weights_bytes']:,}",
+            "LOP" if r["lop"] else "channels" if r["split_axes"] else "",
+        ]
+        for r in rows
+    ]
+    console.print(table(["#", "layer", "op", "output", "MACs", "weights B", "split"], cells, text=4), markup=False)
+    macs, weights = sum(r["macs"] for r in rows), sum(graph.tensors[n].size_bytes for n in graph.constants)
+    nodes = sum(len(r["origins"]) for r in rows)
+    line(console, f"{graph.name}: {len(rows)} layers for {nodes} nodes of the file, {macs / 1e6:,.1f} M MACs, "
+         f"{weights / 1e6:,.1f} MB of weights, {sum(r['lop'] for r in rows)} layers can be split (LOP)")  # fmt: skip
+
+
+def announce(console: Console, graph: Graph, cluster: Platform, coding: Coding, settings: Settings) -> None:
+    """What is about to be done."""
+    line(console, f"{graph.name}: {len(graph.layers)} layers, {sum(i.macs for i in graph.layers) / 1e6:,.0f} M MACs")
+    splits = f" with up to {coding.splits} parts a layer" if coding.kind == "hybrid" else ""
+    line(console, f"{cluster.name}: {len(cluster.devices)} devices on {len(cluster.hosts)} hosts")
+    line(console, f"NSGA-II, {coding.kind} chromosome{splits}, population {settings.population}, "
+         f"{settings.generations} generations, seed {settings.seed}")  # fmt: skip
+
+
+def uncalibrated(cluster: Platform) -> list[str]:
+    """Coefficient sets of the platform that were not measured."""
+    return sorted({d.coefficients for d in cluster.devices if not coefficients.load(d.coefficients).calibrated})
+
+
+def warn_uncalibrated(console: Console, cluster: Platform) -> None:
+    """Predictions from figures that nobody measured are said to be such."""
+    names = uncalibrated(cluster)
+    if names:
+        line(console, f"Predicted with coefficients that are not calibrated ({', '.join(names)}): "
+             "good for comparing mappings, not as promises.")  # fmt: skip
+
+
+def outcome(console: Console, found: Outcome, cluster: Platform, out: Path) -> None:
+    """The end of ``dse run``."""
+    front = found.front
+    rows = []
+    for s in found.shipped:
+        scores = [shown(o, front.scores[s.point, k]) for k, o in enumerate(OBJECTIVES)]
+        rows.append([s.name, len(s.mapping.devices), *scores, _verdict(s.verification)])
+    line(console, "")
+    console.print(table(["bundle", "ranks", *[UNITS[o][0].split(" of")[0] for o in OBJECTIVES], "answer"], rows))
+    warn_uncalibrated(console, cluster)
+    share = front.scoring_s / front.search_s
+    line(console, f"{front.evaluated} mappings in {front.search_s:.1f} s, {share:.0%} of it decode + lower + price; "
+         f"{len(front.genes)} points on the front")  # fmt: skip
+    line(console, f"results in {out}: front.csv, front.json, front.png, convergence.csv, convergence.png, summary.json")
+
+
+def _verdict(found: Verification | None) -> str:
+    if found is None:
+        return "not checked"
+    error = "" if found.error is None else f" ({found.error:.1e})"
+    return ("the whole model's" if found.passed else "WRONG") + error
+
+
+def verification(console: Console, bundle: Path, found: Verification) -> None:
+    """``dse verify``."""
+    for output in found.outputs:
+        line(console, str(output))
+    verdict = "gives the whole model's answer" if found.passed else "does NOT give the whole model's answer"
+    line(console, f"{bundle}: {verdict} ({found.frames} frames, tolerance {found.tolerance:g})")
+
+
+def rank_rows(plan: Plan) -> list[dict[str, Any]]:
+    """What each rank of a plan does, in numbers."""
+    return [
+        {
+            "rank": r.rank,
+            "device": r.device,
+            "segments": len(r.runs),
+            "layers": sum(len(run.parts) for run in r.runs),
+            "receives": sum(isinstance(s, Recv) for s in r.steps),
+            "sends": sum(isinstance(s, Send) for s in r.steps),
+        }
+        for r in plan.ranks
+    ]
+
+
+def ranks(console: Console, rows: list[dict[str, Any]], out: Path) -> None:
+    """``dse generate``."""
+    headers = ["rank", "device", "segments", "layers", "receives", "sends"]
+    console.print(table(headers, [[r[h] for h in headers] for r in rows], text=2))
+    line(console, f"bundle in {out}; check it with: dse verify {out}")
+
+
+def price_body(graph: Graph, cluster: Platform, found: Priced) -> dict[str, Any]:
+    """``dse price --json``."""
+    return {
+        "latency_s": found.latency_s,
+        "period_s": found.period_s,
+        "energy_j": found.energy_j,
+        "memory_bytes": found.memory_bytes,
+        "fits": found.fits,
+        "messages": int(found.messages.out_ptr[len(found.shards.device)]),
+        "calibrated": not uncalibrated(cluster),
+        "devices": found.devices(cluster),
+        "layers": layer_costs(graph, cluster, found),
+    }
+
+
+def layer_costs(graph: Graph, cluster: Platform, found: Priced) -> list[dict[str, Any]]:
+    """Where the time of a frame goes: every part of every layer, costliest first."""
+    s, book = found.shards, found.ledger
+    rows = []
+    for layer in graph.layers:
+        task = found.g.n_inputs + layer.index
+        for k in range(s.ptr[task], s.ptr[task + 1]):
+            rows.append(
+                {
+                    "layer": layer.name,
+                    "op": layer.op,
+                    "device": cluster.devices[s.device[k]].name,
+                    "channels": [int(s.start[k]), int(s.stop[k])],
+                    "of": extent(graph, layer),
+                    "start_s": float(book.start[k]),
+                    "time_s": float(book.stop[k] - book.start[k]),
+                }
+            )
+    return sorted(rows, key=lambda row: -row["time_s"])
+
+
+def price(console: Console, graph: Graph, cluster: Platform, found: Priced) -> None:
+    """``dse price``."""
+    for objective, value in zip(
+        OBJECTIVES, (found.latency_s, found.energy_j, found.memory_bytes, found.period_s), strict=True
+    ):
+        line(console, f"{UNITS[objective][0]:28} {shown(objective, value)}")
+    if not found.fits:
+        line(console, "does NOT fit the devices' memory")
+    _price_devices(console, found.devices(cluster), found.latency_s)
+    costs = layer_costs(graph, cluster, found)[:COSTLIEST]
+    total = float(np.sum(found.account[:, 0]))
+    cells = [
+        [c["layer"], c["op"], c["device"], "{}..{} of {}".format(*c["channels"], c["of"]), f"{c['time_s'] * 1e3:.3f}",
+         f"{c['time_s'] / total:.1%}"]
+        for c in costs
+    ]  # fmt: skip
+    line(console, f"\nthe {len(cells)} costliest parts")
+    console.print(table(["layer", "op", "device", "channels", "ms", "of all computing"], cells, text=4), markup=False)
+    warn_uncalibrated(console, cluster)
+
+
+def _price_devices(console: Console, rows: list[dict[str, Any]], latency_s: float) -> None:
+    headers = ["device", "compute ms", "transfer ms", "join wait ms", "busy", "energy J", "weights MB"]
+    headers += ["activations MB", "buffers MB", "memory MB"]
+    cells = [
+        [
+            r["device"],
+            *[f"{r[k] * 1e3:.2f}" for k in ("compute_s", "communicate_s", "wait_s")],
+            f"{r['compute_s'] / latency_s:.0%}" if latency_s else "",
+            f"{r['energy_j']:.3f}",
+            *[f"{r[k] / 1e6:.1f}" for k in ("weights_bytes", "activations_bytes", "buffers_bytes", "memory_bytes")],
+        ]
+        for r in rows
+    ]
+    line(console, "")
+    console.print(table(headers, cells))
+
+
+def bench(console: Console, bundle: Path, found: Bench) -> None:
+    """``dse bench``."""
+    cells = [
+        [r.rank, r.device, *[f"{v * 1e3:.2f}" for v in (r.compute_s, r.wait_s, r.send_s, r.processor_s)],
+         f"{r.peak_bytes / 1e6:.1f}"]
+        for r in found.ranks
+    ]  # fmt: skip
+    headers = ["rank", "device", "compute ms", "wait ms", "send ms", "processor ms", "peak MB"]
+    console.print(table(headers, cells, text=2))
+    line(console, f"{bundle}: latency of one frame {found.median_s * 1e3:.2f} ms (median of {len(found.latencies_s)}; "
+         f"min {found.min_s * 1e3:.2f}, max {found.max_s * 1e3:.2f})")  # fmt: skip
