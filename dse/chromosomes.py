@@ -16,6 +16,7 @@ rows may leave anchors unsplit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -85,12 +86,21 @@ class Chromosome:
             for k in range(shards.ptr[task], shards.ptr[task + 1])
         )
 
-    def alone(self, device: int) -> NDArray[np.int32]:
-        """``(n_genes,)`` genes that put the whole network on one device."""
+    def chain(self, devices: Sequence[int], work: NDArray[np.float64]) -> NDArray[np.int32]:
+        """``(n_genes,)`` genes of a pipeline: consecutive layers, about an equal share of the work to each device.
+
+        devices: distinct and rising; one device gets the whole network. work: (T,) of each task, any unit
+        """
+        tasks = slice(self.g.n_inputs, self.g.n_inputs + self.g.n_layers)
+        anchor = self.coding.anchor[tasks]
+        reached = np.cumsum(np.bincount(anchor, work[tasks])) / max(work[tasks].sum(), 1e-300)
+        stage = np.minimum((reached * len(devices) * (1 - 1e-9)).astype(int), len(devices) - 1)
         if self.coding.kind == NAIVE:
-            return np.full(self.n_genes, device, dtype=np.int32)
+            per_layer = np.diff(np.append(self.coding.first_gene[tasks], self.n_genes))
+            return np.repeat(np.array(devices, dtype=np.int32)[stage], per_layer)
         genes = np.zeros(self.n_genes, dtype=np.int32)
-        genes[device] = self.upper[device]
+        for k, device in enumerate(devices):
+            genes[device] = np.max(np.flatnonzero(stage == k), initial=-1) + 1
         return genes
 
 

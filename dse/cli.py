@@ -37,7 +37,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     add_completion=False,
 )
-console = Console()
+WIDE = 160
+"""Columns where the output is no terminal: a table in a file or a pipe is not squeezed into 80."""
+
+console = Console(width=None if sys.stdout.isatty() else WIDE)
 errors = Console(stderr=True)
 
 CnnOption = Annotated[str, typer.Option("--cnn", help="ONNX file, or zoo:NAME (see dse models)")]

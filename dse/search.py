@@ -32,7 +32,7 @@ class Settings:
     """How to search.
 
     objectives: two or more of ``OBJECTIVES``
-    head_start: the first population holds, for each device, the mapping of the whole network onto it
+    head_start: the first population holds the mappings of ``head_start``, the rest is random
     """
 
     population: int = 1000
@@ -98,7 +98,8 @@ def search(
     evaluate(chromosome, costs, np.zeros((1, chromosome.n_genes), dtype=np.int32))  # compile outside the clock
     begin = time.perf_counter()
     problem = MappingProblem(chromosome, costs, settings.objectives)
-    algorithm = _algorithm(chromosome, settings)
+    first = head_start(chromosome, costs) if settings.head_start else np.empty((0, chromosome.n_genes), np.int32)
+    algorithm = _algorithm(chromosome, settings, first)
     algorithm.setup(problem, termination=NoTermination(), seed=settings.seed, verbose=False)
     history = _History(problem.columns)
     for generation in range(1, settings.generations + 1):
@@ -112,10 +113,19 @@ def search(
     return _front(algorithm.pop, history, begin, problem.scoring_s)
 
 
-def _algorithm(chromosome: Chromosome, settings: Settings) -> NSGA2:
+def head_start(chromosome: Chromosome, costs: CostArrays) -> NDArray[np.int32]:
+    """``(k, n_genes)`` mappings worth starting from: one device alone, and pipelines of devices that are alike."""
+    alike: dict[bytes, list[int]] = {}
+    for device in range(chromosome.coding.devices):
+        alike.setdefault(costs.time_s[:, device].tobytes(), []).append(device)
+    teams = [[device] for devices in alike.values() for device in devices]
+    teams += [devices[:k] for devices in alike.values() for k in range(2, len(devices) + 1)]
+    work = (costs.time_s + costs.overhead_s).mean(axis=1)
+    return np.array([chromosome.chain(team, work) for team in teams])
+
+
+def _algorithm(chromosome: Chromosome, settings: Settings, first: NDArray[np.int32]) -> NSGA2:
     points = chromosome.coding.kind == POINTS
-    alone = [chromosome.alone(device) for device in range(chromosome.coding.devices)]
-    first = np.array(alone if settings.head_start else [], dtype=np.int64).reshape(-1, chromosome.n_genes)
     return NSGA2(
         pop_size=settings.population,
         sampling=RandomGenes(first, sparse=points),

@@ -29,7 +29,7 @@ def table(headers: list[str], rows: list[list[Any]], text: int = 1) -> Table:
     """A plain table: the first ``text`` columns to the left, the rest to the right."""
     found = Table(box=None, pad_edge=False, header_style="bold")
     for i, header in enumerate(headers):
-        found.add_column(header, justify="left" if i < text else "right", no_wrap=i > 0, overflow="fold")
+        found.add_column(header, justify="left" if i < text else "right", overflow="fold")
     for row in rows:
         found.add_row(*[str(cell) for cell in row])
     return found
@@ -102,14 +102,14 @@ def warn_uncalibrated(console: Console, cluster: Platform) -> None:
 
 
 def outcome(console: Console, found: Outcome, cluster: Platform, out: Path) -> None:
-    """The end of ``dse run``."""
+    """The end of ``dse run``. Energy and memory are those of the device that has most of them."""
     front = found.front
     rows = []
     for s in found.shipped:
         scores = [shown(o, front.scores[s.point, k]) for k, o in enumerate(OBJECTIVES)]
         rows.append([s.name, len(s.mapping.devices), *scores, _verdict(s.verification)])
     line(console, "")
-    console.print(table(["bundle", "ranks", *[UNITS[o][0].split(" of")[0] for o in OBJECTIVES], "answer"], rows))
+    console.print(table(["bundle", "ranks", "latency", "energy", "memory", "period", "answer"], rows))
     warn_uncalibrated(console, cluster)
     share = front.scoring_s / front.search_s
     line(console, f"{front.evaluated} mappings in {front.search_s:.1f} s, {share:.0%} of it decode + lower + price; "
@@ -121,7 +121,7 @@ def _verdict(found: Verification | None) -> str:
     if found is None:
         return "not checked"
     error = "" if found.error is None else f" ({found.error:.1e})"
-    return ("the whole model's" if found.passed else "WRONG") + error
+    return ("the same" if found.passed else "WRONG") + error
 
 
 def verification(console: Console, bundle: Path, found: Verification) -> None:
