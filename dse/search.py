@@ -98,7 +98,7 @@ def search(
     evaluate(chromosome, costs, np.zeros((1, chromosome.n_genes), dtype=np.int32))  # compile outside the clock
     begin = time.perf_counter()
     problem = MappingProblem(chromosome, costs, settings.objectives)
-    first = head_start(chromosome, costs) if settings.head_start else np.empty((0, chromosome.n_genes), np.int32)
+    first = head_start(chromosome, costs) if settings.head_start else np.empty((0, chromosome.n_genes), np.int64)
     algorithm = _algorithm(chromosome, settings, first)
     algorithm.setup(problem, termination=NoTermination(), seed=settings.seed, verbose=False)
     history = _History(problem.columns)
@@ -113,7 +113,7 @@ def search(
     return _front(algorithm.pop, history, begin, problem.scoring_s)
 
 
-def head_start(chromosome: Chromosome, costs: CostArrays) -> NDArray[np.int32]:
+def head_start(chromosome: Chromosome, costs: CostArrays) -> NDArray[np.int64]:
     """``(k, n_genes)`` mappings worth starting from: one device alone, and pipelines of devices that are alike."""
     alike: dict[bytes, list[int]] = {}
     for device in range(chromosome.coding.devices):
@@ -121,10 +121,10 @@ def head_start(chromosome: Chromosome, costs: CostArrays) -> NDArray[np.int32]:
     teams = [[device] for devices in alike.values() for device in devices]
     teams += [devices[:k] for devices in alike.values() for k in range(2, len(devices) + 1)]
     work = (costs.time_s + costs.overhead_s).mean(axis=1)
-    return np.array([chromosome.chain(team, work) for team in teams])
+    return np.array([chromosome.chain(team, work) for team in teams], dtype=np.int64)
 
 
-def _algorithm(chromosome: Chromosome, settings: Settings, first: NDArray[np.int32]) -> NSGA2:
+def _algorithm(chromosome: Chromosome, settings: Settings, first: NDArray[np.int64]) -> NSGA2:
     points = chromosome.coding.kind == POINTS
     return NSGA2(
         pop_size=settings.population,
