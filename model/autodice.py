@@ -246,7 +246,7 @@ class _Reader:
             except CleaveError as error:
                 yield str(error)
         yield from (f"device '{self._name(device)}' has two parts" for device in _repeated(devices))
-        comparable = placed and None not in placed and len(devices) == len(keys)
+        comparable = placed and devices and None not in placed and len(devices) == len(keys)
         if comparable and set(placed) != set(devices):
             yield f"is split over {self._names_of(devices)}, but {self.where} has it on {self._names_of(placed)}"
 
