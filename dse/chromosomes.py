@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.arrays import GraphArrays, Ints
+from model.boxes import CHANNELS
 from model.compiled import allocating, inlined, kernel
 from model.graph import Graph
 from model.lowering import Shards, place_ends
@@ -143,7 +144,7 @@ def chromosome(
         speed=speed,
     )
     upper = np.full(genes.sum(), devices - 1) if kind == "naive" else np.full(rows * devices, anchors)
-    return Chromosome(kind, g, coding, upper, np.where(g.heavy == 1, np.minimum(splits, g.size // g.grain), 1))
+    return Chromosome(kind, g, coding, upper, np.where(g.heavy == 1, np.minimum(splits, g.size[:, CHANNELS] // g.grain[:, CHANNELS]), 1))
 
 
 class Scratch(NamedTuple):
@@ -171,7 +172,7 @@ def room(most: NDArray[np.int64]) -> Shards:
     """Arrays for the shards of any mapping with at most ``most[t]`` shards of task ``t``."""
     n = most.sum()
     i = np.int32
-    return Shards(np.zeros(len(most) + 1, i), np.zeros(n, i), np.zeros(n, i), np.zeros(n, i))
+    return Shards(np.zeros(len(most) + 1, i), np.full(len(most), CHANNELS, i), np.zeros(n, i), np.zeros(n, i), np.zeros(n, i))
 
 
 @kernel()
@@ -252,8 +253,9 @@ def _split(g: GraphArrays, c: Coding, task: int, count: int, s: Shards, at: int,
     """Divide a task among the first ``count`` named devices; returns the number of shards so far."""
     if g.heavy[task] == 0:
         count = 1
-    units = g.size[task] // g.grain[task] if count > 1 else 1
-    grain = g.grain[task] if count > 1 else g.size[task]
+    size = g.size[task, CHANNELS]
+    grain = g.grain[task, CHANNELS] if count > 1 else size
+    units = size // grain
     count = min(count, units)
     total = 0.0
     for k in range(count):

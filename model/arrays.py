@@ -2,7 +2,8 @@
 
 *Tasks* are the graph's layers with one task before them for each input of the network and one after them for each
 output, so that where a frame enters and leaves is part of the mapping like anything else. *Tensors* are numbered in
-the order in which tasks make them. Intervals run along the channel axis; a tensor that cannot be split has size 1.
+the order in which tasks make them. Boxes have an interval along each of the first three axes of a tensor (``AXES``: samples,
+channels, rows); a tensor without an axis has size 1 there.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ class GraphArrays(NamedTuple):
     """Shapes: ``T`` tasks, ``N`` tensors, ``E`` edges (one for each activation that a task reads).
 
     n_inputs, n_layers: tasks ``0..n_inputs`` are inputs, the layers follow, the rest are outputs
-    size:  (T,) elements along the channel axis; grain: (T,) cuts are multiples of it; grain == size: stays whole
-    heavy: (T,) 1 for convolutions and fully connected layers that can be split
+    size:  (T, KINDS) elements that each kind of split divides; grain: (T, KINDS) cuts are multiples of it;
+           grain == size: stays whole in that way
+    heavy: (T,) 1 for convolutions and fully connected layers that can be split by channels
     tensor_ptr: (T+1,) tensors of a task; tensor_task: (N,) the task that makes it
-    tensor_bytes: (N,) of the whole tensor, float64; tensor_size: (N,) elements along the channel axis
+    tensor_bytes: (N,) of the whole tensor, float64; tensor_size: (N, AXES) elements along each axis
     edge_ptr: (T+1,) edges of a task, in input order; edge_tensor: (E,)
-    edge_need: (E, 5) ``axis, mul, div, lo, hi`` of ``boxes.Need``; axis -1: everything
+    edge_need: (E, KINDS, 5) ``axis, mul, div, lo, hi`` of ``boxes.Need`` for each kind of split of the reader;
+               axis -1: everything
     use_ptr: (N+1,) readers of a tensor; use_edge: (E,) edge; use_task: (E,) task, ascending
     """
 
@@ -59,57 +62,58 @@ def arrays(graph: Graph) -> GraphArrays:
     names = tensor_names(graph)
     number = {name: i for i, name in enumerate(names)}
     makes = [[name] for name in graph.inputs] + [list(i.outputs) for i in graph.layers] + [[] for _ in graph.outputs]
-    reads: list[list[tuple[str, boxes.Need]]] = (
-        [[] for _ in graph.inputs]
-        + [_reads(graph, i) for i in graph.layers]
-        + [[(o, boxes.WHOLE)] for o in graph.outputs]
-    )
-    edges = [(number[name], need) for row in reads for name, need in row]
+    rules = [[boxes.rule(graph, layer, kind) for kind in range(boxes.KINDS)] for layer in graph.layers]
+    ends = [[(name, [boxes.WHOLE] * boxes.KINDS)] for name in graph.outputs]
+    reads: list[Reads] = [[] for _ in graph.inputs] + [_reads(graph, i, r) for i, r in zip(graph.layers, rules, strict=True)] + ends
+    edges = [(number[name], needs) for row in reads for name, needs in row]
     edge_task = np.repeat(np.arange(len(reads)), [len(row) for row in reads])
     edge_tensor = _ints([tensor for tensor, _ in edges])
     use_edge = np.argsort(edge_tensor, kind="stable")
-    size, grain, heavy = _cuts(graph)
+    size, grain = _cuts(graph, rules)
+    heavy = [0] * len(graph.inputs) + [int(boxes.is_heavy(graph, i)) for i in graph.layers] + [0] * len(graph.outputs)
     return GraphArrays(
         n_inputs=len(graph.inputs),
         n_layers=len(graph.layers),
         size=size,
         grain=grain,
-        heavy=heavy,
+        heavy=_ints(heavy),
         tensor_ptr=_pointers([len(row) for row in makes]),
         tensor_task=_ints(np.repeat(np.arange(len(makes)), [len(row) for row in makes])),
         tensor_bytes=np.array([graph.tensors[name].size_bytes for name in names], dtype=np.float64),
-        tensor_size=_ints([_tensor_size(graph, name) for name in names]),
+        tensor_size=_ints([boxes.sizes(graph.tensors[name].shape) for name in names]),
         edge_ptr=_pointers([len(row) for row in reads]),
         edge_tensor=edge_tensor,
-        edge_need=_ints([(n.axis, n.mul, n.div, n.lo, n.hi) for _, n in edges]).reshape(-1, 5),
+        edge_need=_ints([[(n.axis, n.mul, n.div, n.lo, n.hi) for n in needs] for _, needs in edges]).reshape(
+            -1, boxes.KINDS, 5
+        ),
         use_ptr=_pointers(np.bincount(edge_tensor, minlength=len(names))),
         use_edge=_ints(use_edge),
         use_task=_ints(edge_task[use_edge]),
     )
 
 
-def _reads(graph: Graph, layer: Layer) -> list[tuple[str, boxes.Need]]:
-    """Activations that the layer reads, each with what a box of the output needs of it."""
-    rule = boxes.rule(graph, layer)
-    needs = rule.needs if rule else (boxes.WHOLE,) * len(layer.inputs)
-    return [(n, need) for n, need in zip(layer.inputs, needs, strict=True) if n and not graph.is_constant(n)]
+Reads = list[tuple[str, list[boxes.Need]]]
 
 
-def _cuts(graph: Graph) -> tuple[Ints, Ints, Ints]:
-    """Size, grain and heaviness of every task; inputs and outputs of the network stay whole."""
-    rules = [boxes.rule(graph, layer) for layer in graph.layers]
-    sizes = [extent(graph, layer) for layer in graph.layers]
-    grains = [rule.grain if rule else size for rule, size in zip(rules, sizes, strict=True)]
-    heavy = [int(boxes.is_heavy(graph, layer)) for layer in graph.layers]
-    ins = [_tensor_size(graph, name) for name in graph.inputs]
-    outs = [_tensor_size(graph, name) for name in graph.outputs]
-    none = [0] * len(outs)
-    return _ints(ins + sizes + outs), _ints(ins + grains + outs), _ints([0] * len(ins) + heavy + none)
+def _reads(graph: Graph, layer: Layer, rules: list[boxes.Rule | None]) -> Reads:
+    """Activations that the layer reads, each with what a box of the output needs of it, for each kind of split."""
+    return [
+        (name, [rule.needs[k] if rule else boxes.WHOLE for rule in rules])
+        for k, name in enumerate(layer.inputs)
+        if name and not graph.is_constant(name)
+    ]
 
 
-def _tensor_size(graph: Graph, name: str) -> int:
-    shape = graph.tensors[name].shape
-    return shape[boxes.CHANNELS] if len(shape) > boxes.CHANNELS else 1
+def _cuts(graph: Graph, rules: list[list[boxes.Rule | None]]) -> tuple[Ints, Ints]:
+    """Size and grain of every task for every kind of split; inputs and outputs of the network stay whole."""
+    sizes = [[extent(graph, layer, kind) for kind in range(boxes.KINDS)] for layer in graph.layers]
+    grains = [
+        [rule.grain if rule else size for rule, size in zip(row, of, strict=True)]
+        for row, of in zip(rules, sizes, strict=True)
+    ]
+    ins = [[*boxes.sizes(graph.tensors[name].shape), 1] for name in graph.inputs]
+    outs = [[*boxes.sizes(graph.tensors[name].shape), 1] for name in graph.outputs]
+    return _ints(ins + sizes + outs), _ints(ins + grains + outs)
 
 
 def _ints(values: object) -> Ints:

@@ -68,6 +68,17 @@ class Layer:
         values = {a.name: onnx.helper.get_attribute_value(a) for a in self.node.attribute}
         return {k: v.decode() if isinstance(v, bytes) else v for k, v in values.items()}
 
+    def integer(self, name: str, default: int) -> int:
+        """An integer attribute."""
+        value = self.attributes.get(name, default)
+        assert isinstance(value, int)
+        return value
+
+    def integers(self, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
+        """An attribute that is a list of integers."""
+        value = self.attributes.get(name)
+        return default if value is None else tuple(int(v) for v in value)  # type: ignore[attr-defined]
+
 
 @dataclass(frozen=True, eq=False)
 class Graph:

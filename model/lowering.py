@@ -16,18 +16,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.arrays import GraphArrays, Ints
+from model.boxes import AXES
 from model.compiled import allocating, inlined, kernel
 from model.mapping import Mapping
 
 
+NOTHING = np.iinfo(np.int32).max
+"""Where the hull of no boxes begins."""
+
+
 class Shards(NamedTuple):
-    """Shards of all tasks: ``ptr`` (T+1,), then one row a shard: ``device``, ``start``, ``stop`` (S,) int32.
+    """Shards of all tasks: ``ptr`` (T+1,) and ``kind`` (T,) of split, then one row a shard: ``device``, ``start``,
+    ``stop`` (S,) int32.
 
     Inputs and outputs of the network are whole: on the device of the first shard of the first layer that reads the
     input, and of the first shard of the layer that makes the output.
     """
 
     ptr: Ints
+    kind: Ints
     device: Ints
     start: Ints
     stop: Ints
@@ -36,13 +43,13 @@ class Shards(NamedTuple):
 class Messages(NamedTuple):
     """What moves. ``M`` messages, ordered by the shard that sends; ``S`` shards.
 
-    shard, tensor, device, start, stop: (M,) sender, what, to whom, interval along the channel axis
+    shard, tensor, device: (M,) sender, what, to whom; start, stop: (M, AXES) the box of the tensor
     out_ptr: (S+1,) messages that a shard sends
     in_ptr, in_message: (S+1,), (I,) messages that a shard needs; several shards of a device may need one message
     pieces: (S,) pieces of the most divided input of the shard, local and received
     last_use: (L,) last task that reads a piece on its own device (-1: none), a row for each tensor and shard
     slot_ptr: (N+1,) rows of a tensor in ``last_use``, one for each shard of its task
-    held: (L * devices,) the message that brings a piece to a device; low, high: (devices,) scratch
+    held: (L * devices,) the message that brings a piece to a device; low, high: (devices, AXES) scratch
     """
 
     shard: Ints
@@ -62,13 +69,40 @@ class Messages(NamedTuple):
 
 
 @inlined
-def needed(need: Ints, start: int, stop: int, size: int) -> tuple[int, int]:
-    """``boxes.Need.interval`` for compiled code."""
-    if need[0] < 0:
-        return 0, size
-    first = max(0, start // need[2] * need[1] + need[3])
-    last = min(size, -(-stop // need[2]) * need[1] + need[4])
-    return first, max(first, last)
+def low_of(need: Ints, start: int) -> int:
+    """Where the interval begins that ``need`` asks for (see ``boxes.Need``); not clipped at the end."""
+    return max(0, start // need[2] * need[1] + need[3])
+
+
+@inlined
+def high_of(need: Ints, stop: int, size: int) -> int:
+    """Where the interval ends that ``need`` asks for."""
+    return min(size, -(-stop // need[2]) * need[1] + need[4])
+
+
+@inlined
+def overlap(g: GraphArrays, s: Shards, edge: int, task: int, reader: int, maker: int, shard: int, axis: int) -> tuple[int, int]:
+    """The interval along ``axis`` of what ``reader`` needs over ``edge`` and ``shard`` of ``maker`` holds."""
+    tensor = g.edge_tensor[edge]
+    low, high = 0, g.tensor_size[tensor, axis]
+    if s.kind[maker] == axis and s.ptr[maker + 1] - s.ptr[maker] > 1:
+        low, high = s.start[shard], s.stop[shard]
+    need = g.edge_need[edge, s.kind[task]]
+    if need[0] == axis and s.ptr[task + 1] - s.ptr[task] > 1:
+        low = max(low, low_of(need, s.start[reader]))
+        high = min(high, high_of(need, s.stop[reader], g.tensor_size[tensor, axis]))
+    return low, high
+
+
+@inlined
+def touches(g: GraphArrays, s: Shards, edge: int, task: int, reader: int, maker: int, shard: int) -> bool:
+    """Whether ``reader`` needs anything over ``edge`` of what ``shard`` of ``maker`` holds."""
+    found = True
+    for axis in range(AXES):
+        low, high = overlap(g, s, edge, task, reader, maker, shard, axis)
+        if low >= high:
+            found = False
+    return found
 
 
 @inlined
@@ -111,11 +145,10 @@ def _receive(g: GraphArrays, s: Shards, task: int, shard: int, n_devices: int, m
     m.pieces[shard] = 0
     for edge in range(g.edge_ptr[task], g.edge_ptr[task + 1]):
         tensor = g.edge_tensor[edge]
-        low, high = needed(g.edge_need[edge], s.start[shard], s.stop[shard], g.tensor_size[tensor])
         maker = g.tensor_task[tensor]
         pieces = 0
         for source in range(s.ptr[maker], s.ptr[maker + 1]):
-            if min(high, s.stop[source]) <= max(low, s.start[source]):
+            if not touches(g, s, edge, task, shard, maker, source):
                 continue
             pieces += 1
             if s.device[source] != device:
@@ -131,26 +164,29 @@ def _send(
     g: GraphArrays, s: Shards, tensor: int, shard: int, slot: int, n_devices: int, m: Messages, count: int
 ) -> int:
     """Emit one message to each device that needs some of the shard's piece of ``tensor``; returns the count so far."""
-    here = s.device[shard]
+    here, maker = s.device[shard], g.tensor_task[tensor]
     m.last_use[slot] = -1
-    m.low[:n_devices] = np.iinfo(np.int32).max
-    m.high[:n_devices] = 0
+    for device in range(n_devices):
+        for axis in range(AXES):
+            m.low[device, axis], m.high[device, axis] = NOTHING, 0
     for use in range(g.use_ptr[tensor], g.use_ptr[tensor + 1]):
-        task = g.use_task[use]
+        task, edge = g.use_task[use], g.use_edge[use]
         for reader in range(s.ptr[task], s.ptr[task + 1]):
-            low, high = needed(g.edge_need[g.use_edge[use]], s.start[reader], s.stop[reader], g.tensor_size[tensor])
-            low, high = max(low, s.start[shard]), min(high, s.stop[shard])
-            if low >= high:
+            if not touches(g, s, edge, task, reader, maker, shard):
                 continue
             there = s.device[reader]
-            m.low[there] = min(m.low[there], low)
-            m.high[there] = max(m.high[there], high)
             if there == here:
                 m.last_use[slot] = task
+                continue
+            for axis in range(AXES):
+                low, high = overlap(g, s, edge, task, reader, maker, shard, axis)
+                m.low[there, axis] = min(m.low[there, axis], low)
+                m.high[there, axis] = max(m.high[there, axis], high)
     for device in range(n_devices):
-        if device != here and m.low[device] < m.high[device]:
+        if m.high[device, 0] > 0:
             m.shard[count], m.tensor[count], m.device[count] = shard, tensor, device
-            m.start[count], m.stop[count] = m.low[device], m.high[device]
+            for axis in range(AXES):
+                m.start[count, axis], m.stop[count, axis] = m.low[device, axis], m.high[device, axis]
             m.held[slot * n_devices + device] = count
             count += 1
     return count
@@ -182,8 +218,8 @@ def messages(r: Room) -> Messages:
         np.zeros(r.messages, i),
         np.zeros(r.messages, i),
         np.zeros(r.messages, i),
-        np.zeros(r.messages, i),
-        np.zeros(r.messages, i),
+        np.zeros((r.messages, AXES), i),
+        np.zeros((r.messages, AXES), i),
         np.zeros(r.shards + 1, i),
         np.zeros(r.shards + 1, i),
         np.zeros(r.needs, i),
@@ -191,8 +227,8 @@ def messages(r: Room) -> Messages:
         np.zeros(r.slots, i),
         np.zeros(r.slots + 1, i),
         np.zeros(r.slots * r.devices, i),
-        np.zeros(r.devices, i),
-        np.zeros(r.devices, i),
+        np.zeros((r.devices, AXES), i),
+        np.zeros((r.devices, AXES), i),
     )
 
 
@@ -200,14 +236,13 @@ def shards_of(g: GraphArrays, mapping: Mapping) -> Shards:
     """The shards of a checked mapping, those of the network's inputs and outputs included."""
     rows = mapping.by_layer(g.n_layers)
     ends = len(g.size) - g.n_inputs - g.n_layers
-    counts = [1] * g.n_inputs + [len(row) for row in rows] + [1] * ends
-    flat = [s for row in rows for s in row]
-    start, stop, device = ([0] * g.n_inputs, list(g.size[: g.n_inputs]), [0] * g.n_inputs)
-    start += [s.start for s in flat] + [0] * ends
-    stop += [s.stop for s in flat] + list(g.size[g.n_inputs + g.n_layers :])
-    device += [s.device for s in flat] + [0] * ends
-    ptr = np.concatenate(([0], np.cumsum(counts)))
-    shards = Shards(*(np.array(v, dtype=np.int32) for v in (ptr, device, start, stop)))
+    whole = [(0, 0, 1)]
+    flat = [*[whole] * g.n_inputs, *[[(s.device, s.start, s.stop) for s in row] for row in rows], *[whole] * ends]
+    kinds = [0] * g.n_inputs + [row[0].axis for row in rows] + [0] * ends
+    columns = np.array([part for row in flat for part in row], dtype=np.int32).T
+    device, start, stop = (np.ascontiguousarray(column) for column in columns)
+    ptr = np.concatenate(([0], np.cumsum([len(row) for row in flat]))).astype(np.int32)
+    shards = Shards(ptr, np.array(kinds, dtype=np.int32), device, start, stop)
     place_ends(g, shards)
     return shards
 

@@ -31,7 +31,7 @@ class CostArrays(NamedTuple):
     """What things cost. ``T`` tasks, ``D`` devices, ``P`` memory pools.
 
     time_s, overhead_s, power_w: (T, D) of a whole task: part that shrinks with the shard, fixed part, watts
-    cut_bytes, kept_bytes: (T,) weights that are divided among the shards, and that every shard has whole
+    cut_bytes, kept_bytes: (T, KINDS) weights that a kind of split divides among the shards, and that each has whole
     bandwidth, latency: (D, D) bytes/s and seconds; port: (D, D) which card of the sender a message leaves by
     ports: (1,) number of cards (a network card a host, a copy engine a device)
     memory: (D, 4) resident bytes a byte of weights, activations, buffers; bias in bytes
@@ -125,14 +125,16 @@ def _times(graph: Graph, g: GraphArrays, platform: Platform) -> tuple[Floats, Fl
 
 
 def _weights(graph: Graph, g: GraphArrays) -> tuple[Floats, Floats]:
-    """(T,) bytes of constants that a split divides, and of those that every shard keeps whole."""
-    cut, kept = np.zeros(len(g.size)), np.zeros(len(g.size))
+    """(T, KINDS) bytes of constants that a kind of split divides, and of those that every shard keeps whole."""
+    cut, kept = np.zeros(g.size.shape), np.zeros(g.size.shape)
     for layer in graph.layers:
-        rule = boxes.rule(graph, layer)
-        needs = rule.needs if rule else (boxes.WHOLE,) * len(layer.inputs)
-        for name, need in dict(zip(layer.inputs, needs, strict=True)).items():
-            if graph.is_constant(name):
-                (kept if need.axis < 0 else cut)[g.n_inputs + layer.index] += graph.tensors[name].size_bytes
+        for kind in range(boxes.KINDS):
+            rule = boxes.rule(graph, layer, kind)
+            needs = rule.needs if rule else (boxes.WHOLE,) * len(layer.inputs)
+            for name, need in dict(zip(layer.inputs, needs, strict=True)).items():
+                if graph.is_constant(name):
+                    row = kept if need.axis < 0 else cut
+                    row[g.n_inputs + layer.index, kind] += graph.tensors[name].size_bytes
     return cut, kept
 
 
@@ -177,7 +179,16 @@ def price(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) ->
 
 @inlined
 def _share(g: GraphArrays, s: Shards, task: int, shard: int) -> float:
-    return (s.stop[shard] - s.start[shard]) / g.size[task]
+    """The part of a task's work that a shard does."""
+    if s.ptr[task + 1] - s.ptr[task] == 1:
+        return 1.0
+    return (s.stop[shard] - s.start[shard]) / g.size[task, s.kind[task]]
+
+
+@inlined
+def _made(g: GraphArrays, s: Shards, task: int, shard: int) -> float:
+    """The part of a task's output that a shard makes: all of it, where shards make partial sums."""
+    return 1.0 if s.kind[task] == boxes.PARTIAL else _share(g, s, task, shard)
 
 
 @inlined
@@ -198,9 +209,9 @@ def _compute(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger,
     out.stop[shard] = out.free[device] = last + seconds
     account[COMPUTE] += seconds
     account[ENERGY] += seconds * c.power_w[task, device]
-    account[WEIGHTS] += c.cut_bytes[task] * share + c.kept_bytes[task]
+    account[WEIGHTS] += c.cut_bytes[task, s.kind[task]] * share + c.kept_bytes[task, s.kind[task]]
     for tensor in range(g.tensor_ptr[task], g.tensor_ptr[task + 1]):
-        out.alive[device] += g.tensor_bytes[tensor] * share
+        out.alive[device] += g.tensor_bytes[tensor] * _made(g, s, task, shard)
     account[ACTIVATIONS] = max(account[ACTIVATIONS], out.alive[device])
     return out.stop[shard]
 
@@ -208,7 +219,10 @@ def _compute(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger,
 @inlined
 def _bytes(g: GraphArrays, m: Messages, message: int) -> float:
     tensor = m.tensor[message]
-    return g.tensor_bytes[tensor] * (m.stop[message] - m.start[message]) / g.tensor_size[tensor]
+    size = g.tensor_bytes[tensor]
+    for axis in range(boxes.AXES):
+        size *= (m.stop[message, axis] - m.start[message, axis]) / g.tensor_size[tensor, axis]
+    return size
 
 
 @inlined
@@ -243,7 +257,7 @@ def _free(g: GraphArrays, s: Shards, m: Messages, out: Ledger, tensor: int, task
     for shard in range(s.ptr[maker], s.ptr[maker + 1]):
         slot = m.slot_ptr[tensor] + shard - s.ptr[maker]
         if m.last_use[slot] == task:
-            out.alive[s.device[shard]] -= g.tensor_bytes[tensor] * _share(g, s, maker, shard)
+            out.alive[s.device[shard]] -= g.tensor_bytes[tensor] * _made(g, s, maker, shard)
             m.last_use[slot] = -2
 
 

@@ -1,0 +1,67 @@
+"""Windows that slide over rows: convolutions and pooling, with every way of saying how they are padded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from model.graph import Graph, Layer
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window along one axis: output i sees input ``i * stride - begin`` and ``window`` elements from there."""
+
+    stride: int
+    window: int
+    begin: int
+    size: int
+
+    def pads(self, start: int, stop: int) -> tuple[int, int]:
+        """Padding before and after, for outputs ``start..stop`` alone: none where the input goes on."""
+        first = start * self.stride - self.begin
+        last = (stop - 1) * self.stride - self.begin + self.window
+        return max(0, -first), max(0, last - self.size)
+
+
+def of_rows(graph: Graph, layer: Layer) -> Window | None:
+    """The window over axis 2; None where a shard of rows would not be exact.
+
+    That is where a window may lie in the padding alone, or where the last window of an average reaches beyond the
+    padding (``ceil_mode``), which then must not be counted.
+    """
+    if layer.attributes.get("ceil_mode", 0) and layer.attributes.get("count_include_pad", 0):
+        return None
+    found = _windows(graph, layer)[0]
+    rows = graph.tensors[layer.outputs[0]].shape[2]
+    return found if max(found.begin, *found.pads(0, rows)) < found.window else None
+
+
+def padding(graph: Graph, layer: Layer, start: int, stop: int) -> list[int]:
+    """The ``pads`` attribute for output rows ``start..stop`` alone: begins of all axes, then ends."""
+    out = graph.tensors[layer.outputs[0]].shape[2:]
+    pads = [w.pads(0, n) for w, n in zip(_windows(graph, layer), out, strict=True)]
+    pads[0] = _windows(graph, layer)[0].pads(start, stop)
+    return [begin for begin, _ in pads] + [end for _, end in pads]
+
+
+def _windows(graph: Graph, layer: Layer) -> list[Window]:
+    sizes = graph.tensors[layer.inputs[0]].shape[2:]
+    ones = (1,) * len(sizes)
+    kernel = layer.integers("kernel_shape", ())
+    if not kernel:
+        kernel = graph.tensors[layer.inputs[1]].shape[2:]
+    strides, dilations = layer.integers("strides", ones), layer.integers("dilations", ones)
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    begins = _begins(layer, sizes, strides, reach)
+    return [Window(s, w, b, n) for s, w, b, n in zip(strides, reach, begins, sizes, strict=True)]
+
+
+def _begins(layer: Layer, sizes: tuple[int, ...], strides: tuple[int, ...], reach: list[int]) -> list[int]:
+    """Padding before each axis."""
+    how = layer.attributes.get("auto_pad", "NOTSET")
+    if how in ("NOTSET", ""):
+        return list(layer.integers("pads", (0,) * (2 * len(sizes)))[: len(sizes)])
+    if how == "VALID":
+        return [0] * len(sizes)
+    total = [max(0, (-(-n // s) - 1) * s + w - n) for n, s, w in zip(sizes, strides, reach, strict=True)]
+    return [t // 2 if how == "SAME_UPPER" else t - t // 2 for t in total]
