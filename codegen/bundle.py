@@ -109,7 +109,7 @@ def check_source(bundle: Path, cnn: Path | None = None) -> Path:
 def model_hash(path: Path) -> str:
     """SHA-256 of a model file and of its external data, in order of first mention."""
     digest = hashlib.sha256(file_hash(path).encode())
-    model = onnx.load(path, load_external_data=False)
+    model = onnx.load(path, format="protobuf", load_external_data=False)
     external = {e.value: None for t in model.graph.initializer for e in t.external_data if e.key == "location"}
     for name in external:
         digest.update(file_hash(path.parent / name).encode())

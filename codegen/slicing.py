@@ -98,13 +98,15 @@ class _Cutter:
         wanted, _ = needed_pieces(self.graph, name, need, part.start, part.stop, [])
         return self._have(wanted) if wanted.start < wanted.stop else None
 
-    def _weight(self, name: str, need: Need, part: Part) -> str:
+    def _weight(self, name: str, need: Need, part: Part) -> str | None:
         """A constant, whole or cut to what the box needs."""
         shape = self.graph.tensors[name].shape
         low, high = need.interval(part.start, part.stop, shape[need.axis]) if need.axis >= 0 else (0, 0)
         if need.axis < 0 or (low, high) == (0, shape[need.axis]):
             self.weights.setdefault(name, _own_data(self.graph, name))
             return name
+        if low == high:
+            return None
         cut = f"{name}[{':,' * need.axis}{low}:{high}]"
         if cut not in self.weights:
             box = (slice(None),) * need.axis + (slice(low, high),)

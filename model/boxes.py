@@ -114,7 +114,7 @@ def _gemm(graph: Graph, layer: Layer) -> Rule | None:
     if not _constants_from(graph, layer, 1):
         return None
     b = Need(0 if _int(layer, "transB", 0) else 1)
-    bias = [_broadcast(graph, layer, name, rank=2) for name in layer.inputs[2:3] if name]
+    bias = [_broadcast(graph, name, rank=2) if name else WHOLE for name in layer.inputs[2:3]]
     return Rule((WHOLE, b, *bias), _size(graph, layer))
 
 
@@ -140,12 +140,18 @@ def _same_channels(graph: Graph, layer: Layer) -> Rule | None:
 
 
 def _element_wise(graph: Graph, layer: Layer) -> Rule | None:
-    """Broadcasting operators: an input that has the channel axis is cut along it, another is taken whole."""
+    """Broadcasting operators: an input that has the channel axis is cut along it, another is taken whole.
+
+    Pieces of activations run along ``CHANNELS``, so one that has the channels on another axis cannot be cut.
+    """
     rank = len(graph.tensors[layer.outputs[0]].shape)
-    return Rule(tuple(_broadcast(graph, layer, name, rank) for name in layer.inputs), _size(graph, layer))
+    needs = tuple(_broadcast(graph, name, rank) for name in layer.inputs)
+    if any(n.axis not in (-1, CHANNELS) and not graph.is_constant(i) for i, n in zip(layer.inputs, needs, strict=True)):
+        return None
+    return Rule(needs, _size(graph, layer))
 
 
-def _broadcast(graph: Graph, layer: Layer, name: str, rank: int) -> Need:
+def _broadcast(graph: Graph, name: str, rank: int) -> Need:
     """Numpy broadcasting aligns axes at the right: the channel axis of a smaller operand lies further left."""
     shape = graph.tensors[name].shape
     axis = CHANNELS - (rank - len(shape))

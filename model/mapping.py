@@ -35,9 +35,9 @@ class Shard:
 
 
 def extent(graph: Graph, layer: Layer, axis: int = boxes.CHANNELS) -> int:
-    """Elements of the layer's (first) output along ``axis``; 1 where it has no such axis."""
-    shape = graph.tensors[layer.outputs[0]].shape
-    return shape[axis] if axis < len(shape) else 1
+    """Elements of the layer's output along ``axis``; of the largest where it has several; 1 without such an axis."""
+    shapes = [graph.tensors[name].shape for name in layer.outputs]
+    return max(shape[axis] if 0 <= axis < len(shape) else 1 for shape in shapes)
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _check_layer(graph: Graph, layer: Layer, shards: list[Shard]) -> list[str]:
     axis = axes.pop()
     size = extent(graph, layer, axis)
     problems = _check_cover(where, shards, size)
-    whole = len(shards) == 1 and not problems
+    whole = len(shards) == 1 and axis == boxes.CHANNELS and not problems
     rule = boxes.rule(graph, layer, axis)
     if not whole and rule is None:
         problems.append(f"{where}: operator {layer.op} cannot be split along axis {axis} here; keep it whole")
