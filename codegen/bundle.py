@@ -56,9 +56,7 @@ def write_bundle(graph: Graph, platform: Platform, mapping: Mapping, origin: Sou
     return planned
 
 
-def fill(
-    folder: Path, graph: Graph, platform: Platform, mapping: Mapping, planned: Planned, origin: Source
-) -> None:
+def fill(folder: Path, graph: Graph, platform: Platform, mapping: Mapping, planned: Planned, origin: Source) -> None:
     """Write a bundle's files into an existing folder."""
     render.write(render.render(planned.plan), folder)
     (folder / "mapping.json").write_text(mapping.to_json(graph, platform))
@@ -109,7 +107,7 @@ def check_source(bundle: Path, cnn: Path | None = None) -> Path:
 def model_hash(path: Path) -> str:
     """SHA-256 of a model file and of its external data, in order of first mention."""
     digest = hashlib.sha256(file_hash(path).encode())
-    model = onnx.load(path, load_external_data=False)
+    model = onnx.load(path, format="protobuf", load_external_data=False)
     external = {e.value: None for t in model.graph.initializer for e in t.external_data if e.key == "location"}
     for name in external:
         digest.update(file_hash(path.parent / name).encode())

@@ -128,7 +128,7 @@ def _comment(text: str) -> str:
 
 def _parts(run: Run) -> str:
     """What a segment computes, shortened to its ends."""
-    names = [f"{p.layer}[{':,' * p.axis}{p.start}:{p.stop}]" for p in run.parts]
+    names = [p.label for p in run.parts]
     return ", ".join(names) if len(names) <= 3 else f"{names[0]} … {names[-1]} ({len(names)} layers)"
 
 

@@ -12,15 +12,19 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from model import boxes
+from codegen import nodes
+from model import boxes, pieces
 from model.boxes import Need
 from model.graph import Graph, Layer
 from model.mapping import extent
-from model.planning import Piece, Planned, channel_size, needed_pieces, piece_name, piece_shape
+from model.pieces import Piece
+from model.planning import Planned
 from runtime.plan import Part, Run
 
 SLICE_BY_INPUTS = 10
 """Opset from which Slice takes its bounds as inputs, not attributes."""
+OPTIONAL_BIAS = 11
+"""Opset from which Gemm may leave out its third input."""
 
 
 def segment_model(graph: Graph, planned: Planned, run: Run) -> onnx.ModelProto:
@@ -39,6 +43,7 @@ class _Cutter:
         self.weights: dict[str, TensorProto] = {}
         self.held: dict[str, list[Piece]] = {}
         self.joined: dict[Piece, str] = {}
+        self.trimmed: set[str] = set()
         for name in run.inputs:
             self._hold(self.pieces[name])
 
@@ -60,7 +65,7 @@ class _Cutter:
         for name in names:
             piece = self.pieces[name]
             dtype = helper.np_dtype_to_tensor_dtype(np.dtype(self.graph.tensors[piece.tensor].dtype))
-            found.append(helper.make_tensor_value_info(name, dtype, piece_shape(self.graph, piece)))
+            found.append(helper.make_tensor_value_info(name, dtype, pieces.shape(self.graph, piece)))
         return found
 
     def _hold(self, piece: Piece) -> None:
@@ -71,23 +76,55 @@ class _Cutter:
         layer = self.graph.by_name[part.layer]
         whole = (part.start, part.stop) == (0, extent(self.graph, layer, part.axis))
         rule = None if whole else boxes.rule(self.graph, layer, part.axis)
-        needs = rule.needs if rule else (boxes.WHOLE,) * len(layer.inputs)
         node = onnx.NodeProto()
         node.CopyFrom(layer.node)
+        needs = rule.needs if rule else (boxes.WHOLE,) * len(layer.inputs)
         inputs = [self._input(name, need, part) for name, need in zip(layer.inputs, needs, strict=True)]
-        del node.input[:]
-        node.input.extend(name for name in inputs if name is not None)
-        if rule is not None:
-            node.name = f"{layer.name}[:,{part.start}:{part.stop}]"
-            made = Piece(layer.outputs[0], part.start, part.stop)
-            node.output[0] = piece_name(self.graph, made)
-            _regroup(node, layer, rule, part)
-            self._hold(made)
-        else:
+        node.input[:] = [name for name in inputs if name is not None]
+        if rule is None:
             node.name = layer.name
             for name in layer.outputs:
-                self._hold(Piece(name, 0, channel_size(self.graph, name)))
+                self._hold(pieces.whole(self.graph, name))
+        else:
+            self._make_part(node, layer, rule, part)
         self.nodes.append(node)
+        if rule is not None and rule.crop:
+            self._crop(node, rule, part)
+
+    def _make_part(self, node: onnx.NodeProto, layer: Layer, rule: boxes.Rule, part: Part) -> None:
+        """Turn the layer's node into that of a part of it."""
+        made = pieces.made(self.graph, layer.outputs[0], part.axis, part.start, part.stop)
+        node.name = part.label
+        node.output[0] = pieces.name(self.graph, made)
+        nodes.adapt(node, self.graph, layer, rule, part)
+        if layer.op == "Reshape":
+            shape = np.array(pieces.shape(self.graph, made), dtype=np.int64)
+            node.input[1] = self._constant(f"{part.label}/shape", shape)
+        if part.axis == boxes.PARTIAL and part.start > 0 and len(node.input) > 2:
+            self._drop_bias(node, layer, part)
+        self._hold(made)
+
+    def _drop_bias(self, node: onnx.NodeProto, layer: Layer, part: Part) -> None:
+        """The bias belongs to the first partial sum alone. Before opset 11 Gemm must have one: zero."""
+        if layer.op == "Gemm" and self.opset < OPTIONAL_BIAS:
+            zero = np.zeros(1, dtype=self.graph.tensors[layer.outputs[0]].dtype)
+            node.input[2] = self._constant(f"{part.label}/zero", zero)
+        else:
+            del node.input[2:]
+
+    def _crop(self, node: onnx.NodeProto, rule: boxes.Rule, part: Part) -> None:
+        """The node has made the box that it was given; keep the part's own."""
+        need = rule.needs[0]
+        low, high = need.interval(part.start, part.stop, rule.size)
+        target = node.output[0]
+        if (low, high) != (part.start, part.stop):
+            node.output[0] = f"{target}/wide"
+            self._slice(node.output[0], target, [(need.axis, part.start - low, part.stop - low)])
+
+    def _constant(self, name: str, value: np.ndarray) -> str:
+        """Add a small constant that the file does not have."""
+        self.weights[name] = numpy_helper.from_array(value, name)
+        return name
 
     def _input(self, name: str, need: Need, part: Part) -> str | None:
         """Name of the value that an input of the node reads; None where the box needs nothing of it (Concat)."""
@@ -95,16 +132,18 @@ class _Cutter:
             return ""
         if self.graph.is_constant(name):
             return self._weight(name, need, part)
-        wanted, _ = needed_pieces(self.graph, name, need, part.start, part.stop, [])
-        return self._have(wanted) if wanted.start < wanted.stop else None
+        wanted = pieces.needed(self.graph, name, need, part.start, part.stop)
+        return None if pieces.is_empty(wanted) else self._have(wanted)
 
-    def _weight(self, name: str, need: Need, part: Part) -> str:
+    def _weight(self, name: str, need: Need, part: Part) -> str | None:
         """A constant, whole or cut to what the box needs."""
         shape = self.graph.tensors[name].shape
         low, high = need.interval(part.start, part.stop, shape[need.axis]) if need.axis >= 0 else (0, 0)
         if need.axis < 0 or (low, high) == (0, shape[need.axis]):
             self.weights.setdefault(name, _own_data(self.graph, name))
             return name
+        if low == high:
+            return None
         cut = f"{name}[{':,' * need.axis}{low}:{high}]"
         if cut not in self.weights:
             box = (slice(None),) * need.axis + (slice(low, high),)
@@ -112,56 +151,48 @@ class _Cutter:
         return cut
 
     def _have(self, wanted: Piece) -> str:
-        """Name of a value that is ``wanted`` exactly; joined from what the segment holds where need be."""
+        """Name of a value that is ``wanted`` exactly; put together from what the segment holds where need be."""
         held = self.held[wanted.tensor]
         if wanted in held:
-            return piece_name(self.graph, wanted)
+            return pieces.name(self.graph, wanted)
         if wanted not in self.joined:
-            _, parts = needed_pieces(self.graph, wanted.tensor, Need(boxes.CHANNELS), wanted.start, wanted.stop, held)
-            self.joined[wanted] = self._join(wanted, [self._trim(p, wanted) for p in parts])
+            found = pieces.parts_of(wanted, held)
+            names = [self._trim(piece, part) for piece, part in found]
+            self.joined[wanted] = self._join(wanted, [part for _, part in found], names)
         return self.joined[wanted]
 
-    def _trim(self, piece: Piece, wanted: Piece) -> str:
-        """The part of a held piece that lies inside ``wanted``."""
-        inside = Piece(piece.tensor, max(piece.start, wanted.start), min(piece.stop, wanted.stop))
-        source, target = piece_name(self.graph, piece), piece_name(self.graph, inside)
-        if inside != piece and not any(target in node.output for node in self.nodes):
-            self._slice(source, target, inside.start - piece.start, inside.stop - piece.start)
+    def _trim(self, held: Piece, inside: Piece) -> str:
+        """A part of a held piece."""
+        target = pieces.name(self.graph, inside)
+        if inside != held and target not in self.trimmed:
+            self.trimmed.add(target)
+            both = enumerate(zip(held.box, inside.box, strict=True))
+            cuts = [(axis, c - a, d - a) for axis, ((a, b), (c, d)) in both if (a, b) != (c, d)]
+            self._slice(pieces.name(self.graph, held), target, cuts)
         return target
 
-    def _slice(self, source: str, target: str, start: int, stop: int) -> None:
-        axis = boxes.CHANNELS
+    def _slice(self, source: str, target: str, cuts: list[tuple[int, int, int]]) -> None:
+        """``cuts``: axis, start, stop."""
+        axes, starts, stops = (list(column) for column in zip(*cuts, strict=True))
         if self.opset < SLICE_BY_INPUTS:
-            self.nodes.append(
-                helper.make_node("Slice", [source], [target], name=target, starts=[start], ends=[stop], axes=[axis])
-            )
+            node = helper.make_node("Slice", [source], [target], name=target, starts=starts, ends=stops, axes=axes)
+            self.nodes.append(node)
             return
-        bounds = []
-        for role, value in (("starts", start), ("ends", stop), ("axes", axis)):
-            name = f"{target}/{role}"
-            self.weights[name] = numpy_helper.from_array(np.array([value], dtype=np.int64), name)
-            bounds.append(name)
-        self.nodes.append(helper.make_node("Slice", [source, *bounds], [target], name=target))
+        roles = (("starts", starts), ("ends", stops), ("axes", axes))
+        names = [self._constant(f"{target}/{role}", np.array(values, dtype=np.int64)) for role, values in roles]
+        self.nodes.append(helper.make_node("Slice", [source, *names], [target], name=target))
 
-    def _join(self, wanted: Piece, names: list[str]) -> str:
+    def _join(self, wanted: Piece, parts: list[Piece], names: list[str]) -> str:
+        """Pieces side by side, or partial sums added."""
+        target = pieces.name(self.graph, wanted)
+        if parts[0].terms is not None:
+            self.nodes.append(helper.make_node("Sum", names, [target], name=f"{target}/sum"))
+            return target
         if len(names) == 1:
             return names[0]
-        target = piece_name(self.graph, wanted)
-        self.nodes.append(helper.make_node("Concat", names, [target], name=f"{target}/join", axis=boxes.CHANNELS))
+        axis = next(k for k, (a, b) in enumerate(zip(parts[0].box, parts[1].box, strict=True)) if a != b)
+        self.nodes.append(helper.make_node("Concat", names, [target], name=f"{target}/join", axis=axis))
         return target
-
-
-def _regroup(node: onnx.NodeProto, layer: Layer, rule: boxes.Rule, part: Part) -> None:
-    """A shard of a grouped convolution has as many groups as its channels make up."""
-    groups = layer.attributes.get("group", 1)
-    if layer.op != "Conv" or groups == 1:
-        return
-    kept = [a for a in node.attribute if a.name != "group"]
-    of_part = (part.stop - part.start) // rule.grain
-    attributes = [*kept, helper.make_attribute("group", of_part)]
-    copies = onnx.NodeProto(attribute=attributes)
-    del node.attribute[:]
-    node.attribute.extend(copies.attribute)
 
 
 def _own_data(graph: Graph, name: str) -> TensorProto:

@@ -144,7 +144,13 @@ def chromosome(
         speed=speed,
     )
     upper = np.full(genes.sum(), devices - 1) if kind == "naive" else np.full(rows * devices, anchors)
-    return Chromosome(kind, g, coding, upper, np.where(g.heavy == 1, np.minimum(splits, g.size[:, CHANNELS] // g.grain[:, CHANNELS]), 1))
+    return Chromosome(
+        kind,
+        g,
+        coding,
+        upper,
+        np.where(g.heavy == 1, np.minimum(splits, g.size[:, CHANNELS] // g.grain[:, CHANNELS]), 1),
+    )
 
 
 class Scratch(NamedTuple):
@@ -172,7 +178,9 @@ def room(most: NDArray[np.int64]) -> Shards:
     """Arrays for the shards of any mapping with at most ``most[t]`` shards of task ``t``."""
     n = most.sum()
     i = np.int32
-    return Shards(np.zeros(len(most) + 1, i), np.full(len(most), CHANNELS, i), np.zeros(n, i), np.zeros(n, i), np.zeros(n, i))
+    return Shards(
+        np.zeros(len(most) + 1, i), np.full(len(most), CHANNELS, i), np.zeros(n, i), np.zeros(n, i), np.zeros(n, i)
+    )
 
 
 @kernel()

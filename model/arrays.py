@@ -2,7 +2,7 @@
 
 *Tasks* are the graph's layers with one task before them for each input of the network and one after them for each
 output, so that where a frame enters and leaves is part of the mapping like anything else. *Tensors* are numbered in
-the order in which tasks make them. Boxes have an interval along each of the first three axes of a tensor (``AXES``: samples,
+the order in which tasks make them. Boxes have an interval along each of the first three axes of a tensor (samples,
 channels, rows); a tensor without an axis has size 1 there.
 """
 
@@ -64,7 +64,9 @@ def arrays(graph: Graph) -> GraphArrays:
     makes = [[name] for name in graph.inputs] + [list(i.outputs) for i in graph.layers] + [[] for _ in graph.outputs]
     rules = [[boxes.rule(graph, layer, kind) for kind in range(boxes.KINDS)] for layer in graph.layers]
     ends = [[(name, [boxes.WHOLE] * boxes.KINDS)] for name in graph.outputs]
-    reads: list[Reads] = [[] for _ in graph.inputs] + [_reads(graph, i, r) for i, r in zip(graph.layers, rules, strict=True)] + ends
+    reads: list[Reads] = (
+        [[] for _ in graph.inputs] + [_reads(graph, i, r) for i, r in zip(graph.layers, rules, strict=True)] + ends
+    )
     edges = [(number[name], needs) for row in reads for name, needs in row]
     edge_task = np.repeat(np.arange(len(reads)), [len(row) for row in reads])
     edge_tensor = _ints([tensor for tensor, _ in edges])

@@ -293,7 +293,7 @@ def _padded(graph: Graph, layer: Layer) -> set[int] | None:
     pads = layer.integers("pads", ())
     if len(layer.inputs) > 1:
         pads = tuple(int(p) for p in graph.constant(layer.inputs[1]))
-    if len(pads) != 2 * rank or len(layer.inputs) > 3 and layer.inputs[3]:
+    if len(pads) != 2 * rank or (len(layer.inputs) > 3 and layer.inputs[3]):
         return None
     return {i for i in range(rank) if pads[i] or pads[rank + i]}
 
@@ -317,7 +317,7 @@ def _reduced(graph: Graph, layer: Layer) -> set[int] | None:
 
 def _scaled(graph: Graph, layer: Layer) -> set[int] | None:
     """Axes that Upsample or Resize changes; None where it is told sizes, which name the axes that it leaves too."""
-    if len(layer.inputs) > 3 and layer.inputs[3] or "axes" in layer.attributes:
+    if (len(layer.inputs) > 3 and layer.inputs[3]) or "axes" in layer.attributes:
         return None
     before, after = _shape(graph, layer), graph.tensors[layer.outputs[0]].shape
     return {i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b or i >= ROWS}

@@ -42,10 +42,9 @@ def _restore_order(model: onnx.ModelProto, original: onnx.ModelProto) -> None:
     model.graph.node.extend(nodes)
 
 
-def origins(original: onnx.ModelProto, nodes: list[onnx.NodeProto]) -> list[tuple[str, ...]]:
-    """For each node, the names of the file's nodes between its inputs and its outputs, in the file's order."""
+def origins(original: onnx.ModelProto, names: list[str], nodes: list[onnx.NodeProto]) -> list[tuple[str, ...]]:
+    """For each node, the file's nodes between its inputs and its outputs, in the file's order, by their ``names``."""
     makers = {name: i for i, node in enumerate(original.graph.node) for name in node.output}
-    names = [node.name or node.output[0] for node in original.graph.node]
     return [tuple(names[i] for i in sorted(_cone(original, makers, node))) for node in nodes]
 
 

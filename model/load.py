@@ -10,7 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import TensorProto, ValueInfoProto, helper, shape_inference
 
-from model import constants, fold
+from model import constants, fold, pools
 from model.graph import Graph, Layer, Tensor
 from model.macs import macs
 from runtime.errors import CleaveError
@@ -43,11 +43,14 @@ def _read(path: Path) -> onnx.ModelProto:
     if not path.is_file():
         raise CleaveError(f"{path}: there is no such file; give an ONNX file or zoo:NAME")
     try:
-        model = onnx.load(path, load_external_data=False)
+        model = onnx.load(path, format="protobuf", load_external_data=False)  # whatever its suffix
     except (DecodeError, ValueError, OSError) as error:
         raise CleaveError(f"{path}: is no ONNX model ({error})") from error
     if not model.graph.node or not model.opset_import:
         raise CleaveError(f"{path}: is no ONNX model: it has no operators")
+    for part in (*model.graph.node, *model.opset_import):
+        if part.domain == "ai.onnx":  # ONNX's own, written out
+            part.domain = ""
     _check_external(model, path)
     return model
 
@@ -142,7 +145,7 @@ def _settle(model: onnx.ModelProto, weights: constants.Constants, path: Path) ->
     while True:
         infos = _infer(model, weights, path)
         shapes = {name: shape for name, info in infos.items() if (shape := _static(info)) is not None}
-        if not constants.fold(model, weights, shapes, path):
+        if not pools.correct(model.graph, shapes, path) and not constants.fold(model, weights, shapes, path):
             return infos
 
 
@@ -150,6 +153,7 @@ def _infer(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> 
     """Shape inference on a copy that carries small constants only: large weights are known by shape."""
     skeleton = onnx.ModelProto()
     skeleton.CopyFrom(model)
+    skeleton.ir_version = max(model.ir_version, 4)  # below, weights would have to be inputs, and have no values
     for name, tensor in weights.items():
         info = helper.make_tensor_value_info(name, tensor.data_type, tensor.dims)
         if constants.elements(tensor) <= SMALL_ELEMENTS and not tensor.external_data:
@@ -212,7 +216,8 @@ def _graph(
     names = [i.name for i in model.graph.input] + [name for node in nodes for name in node.output if name]
     tensors.update({t.name: t for t in _activations(names, infos, nodes, path)})
     _check_outputs(model, tensors, path)
-    origins = fold.origins(original, nodes)
+    _check_channels(nodes, tensors, path)
+    origins = fold.origins(original, _names(list(original.graph.node)), nodes)
     layers = [
         Layer(i, name, _op(node), node, macs(node, tensors), origins[i])
         for i, (name, node) in enumerate(zip(_names(nodes), nodes, strict=True))
@@ -261,12 +266,27 @@ def _check_outputs(model: onnx.ModelProto, tensors: dict[str, Tensor], path: Pat
             raise CleaveError(f"{path}: output '{output.name}' does not depend on any input")
 
 
+def _check_channels(nodes: list[onnx.NodeProto], tensors: dict[str, Tensor], path: Path) -> None:
+    """Convolutions of another number of channels than their input has: shape inference lets them pass."""
+    problems = []
+    for node in nodes:
+        if node.op_type in ("Conv", "ConvTranspose"):
+            weights, channels = tensors[node.input[1]].shape, tensors[node.input[0]].shape[1]
+            groups = next((a.i for a in node.attribute if a.name == "group"), 1)
+            wanted = weights[1] * groups if node.op_type == "Conv" else weights[0]
+            if wanted != channels:
+                where = f"{path}: layer '{node.name or node.output[0]}'"
+                problems.append(f"{where}: its weights are for {wanted} channels, its input has {channels}")
+    if problems:
+        raise CleaveError(*problems[:10])
+
+
 def _dtype(elem_type: int) -> str:
     return str(helper.tensor_dtype_to_np_dtype(elem_type))
 
 
 def _op(node: onnx.NodeProto) -> str:
-    return f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+    return f"{node.domain}.{node.op_type}" if node.domain else node.op_type
 
 
 def _names(nodes: list[onnx.NodeProto]) -> list[str]:

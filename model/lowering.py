@@ -20,7 +20,6 @@ from model.boxes import AXES
 from model.compiled import allocating, inlined, kernel
 from model.mapping import Mapping
 
-
 NOTHING = np.iinfo(np.int32).max
 """Where the hull of no boxes begins."""
 
@@ -81,7 +80,9 @@ def high_of(need: Ints, stop: int, size: int) -> int:
 
 
 @inlined
-def overlap(g: GraphArrays, s: Shards, edge: int, task: int, reader: int, maker: int, shard: int, axis: int) -> tuple[int, int]:
+def overlap(
+    g: GraphArrays, s: Shards, edge: int, task: int, reader: int, maker: int, shard: int, axis: int
+) -> tuple[int, int]:
     """The interval along ``axis`` of what ``reader`` needs over ``edge`` and ``shard`` of ``maker`` holds."""
     tensor = g.edge_tensor[edge]
     low, high = 0, g.tensor_size[tensor, axis]

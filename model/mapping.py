@@ -24,7 +24,8 @@ class Shard:
     layer:  index into ``Graph.layers``
     start, stop: zero-based, half-open, in elements of ``axis``; the whole layer is one shard ``0..size``
     device: index into ``Platform.devices``
-    axis:   output axis that is split: 1 = channels (LOP)
+    axis:   output axis that is split: 0 = samples, 1 = channels (LOP), 2 = rows (neighbours exchange a halo);
+            3 = input channels (LIP): each shard makes a partial sum of the whole output (``boxes.PARTIAL``)
     """
 
     layer: int
@@ -34,10 +35,13 @@ class Shard:
     axis: int = boxes.CHANNELS
 
 
-def extent(graph: Graph, layer: Layer, axis: int = boxes.CHANNELS) -> int:
-    """Elements of the layer's (first) output along ``axis``; 1 where it has no such axis."""
-    shape = graph.tensors[layer.outputs[0]].shape
-    return shape[axis] if axis < len(shape) else 1
+def extent(graph: Graph, layer: Layer, kind: int = boxes.CHANNELS) -> int:
+    """Elements that a kind of split divides: of the layer's largest output along the axis; 1 without such an axis."""
+    if kind == boxes.PARTIAL:
+        rule = boxes.rule(graph, layer, kind)
+        return rule.size if rule else 1
+    shapes = [graph.tensors[name].shape for name in layer.outputs]
+    return max(shape[kind] if 0 <= kind < len(shape) else 1 for shape in shapes)
 
 
 @dataclass(frozen=True)
@@ -137,12 +141,14 @@ def _check_layer(graph: Graph, layer: Layer, shards: list[Shard]) -> list[str]:
     if len(axes) > 1:
         return [f"{where}: is split along several axes ({', '.join(map(str, sorted(axes)))}); choose one"]
     axis = axes.pop()
+    if not 0 <= axis < boxes.KINDS:
+        return [f"{where}: there is no axis {axis} to split (0 samples, 1 channels, 2 rows, 3 input channels)"]
     size = extent(graph, layer, axis)
-    problems = _check_cover(where, shards, size)
+    problems = _check_cover(where, shards, size, boxes.KIND_NAMES[axis])
     whole = len(shards) == 1 and not problems
     rule = boxes.rule(graph, layer, axis)
     if not whole and rule is None:
-        problems.append(f"{where}: operator {layer.op} cannot be split along axis {axis} here; keep it whole")
+        problems.append(f"{where}: operator {layer.op} cannot be split by {boxes.KIND_NAMES[axis]} here; keep it whole")
     elif not whole and rule is not None:
         problems += [
             f"{where}: the cut at {s.stop} lies inside a group of {rule.grain} channels; cut at a multiple of it"
@@ -152,7 +158,7 @@ def _check_layer(graph: Graph, layer: Layer, shards: list[Shard]) -> list[str]:
     return problems
 
 
-def _check_cover(where: str, shards: list[Shard], size: int) -> list[str]:
+def _check_cover(where: str, shards: list[Shard], size: int, what: str) -> list[str]:
     """Gaps, overlaps and empty or outlying boxes."""
     problems = [
         f"{where}: box {s.start}..{s.stop} is not inside 0..{size}" for s in shards if not 0 <= s.start < s.stop <= size
@@ -162,9 +168,9 @@ def _check_cover(where: str, shards: list[Shard], size: int) -> list[str]:
     edges = [(0, 0), *[(s.start, s.stop) for s in shards], (size, size)]
     for (_, end), (start, _) in pairwise(edges):
         if start > end:
-            problems.append(f"{where}: channels {end}..{start} are on no device")
+            problems.append(f"{where}: {what} {end}..{start} are on no device")
         elif start < end:
-            problems.append(f"{where}: channels {start}..{end} are on two devices")
+            problems.append(f"{where}: {what} {start}..{end} are on two devices")
     return problems
 
 

@@ -8,22 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from model import boxes
+from model import boxes, pieces
 from model.arrays import GraphArrays, arrays, tensor_names
-from model.graph import Graph
-from model.lowering import Messages, Shards, lowered, needed, shards_of
-from model.mapping import Mapping
+from model.graph import Graph, Layer
+from model.lowering import Messages, Shards, lowered, shards_of
+from model.mapping import Mapping, extent
+from model.pieces import Piece
 from model.platform import Platform
 from runtime.plan import Buffer, Part, Plan, RankPlan, Recv, Run, Send, Step
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A part of a tensor: ``start <= i < stop`` along the channel axis; the whole of a tensor that has no such axis."""
-
-    tensor: str
-    start: int
-    stop: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,40 +29,6 @@ class Planned:
 def plan(graph: Graph, platform: Platform, mapping: Mapping) -> Planned:
     """Lower a checked mapping to a plan. Ranks are the devices that take part, in platform order."""
     return _Planner(graph, platform, mapping).planned()
-
-
-def needed_pieces(
-    graph: Graph, tensor: str, need: boxes.Need, start: int, stop: int, held: list[Piece]
-) -> tuple[Piece, list[Piece]]:
-    """The piece of ``tensor`` that output box ``start..stop`` needs, and which of ``held`` it is made of, in order."""
-    size = channel_size(graph, tensor)
-    low, high = need.interval(start, stop, size)
-    parts = sorted((p for p in held if min(high, p.stop) > max(low, p.start)), key=lambda p: p.start)
-    return Piece(tensor, low, high), parts
-
-
-def channel_size(graph: Graph, tensor: str) -> int:
-    """Elements along the channel axis; 1 for a tensor without one."""
-    shape = graph.tensors[tensor].shape
-    return shape[boxes.CHANNELS] if len(shape) > boxes.CHANNELS else 1
-
-
-def piece_name(graph: Graph, piece: Piece) -> str:
-    """The tensor's own name for the whole of it; a part carries its box, ``conv1[:,0:48]``."""
-    if (piece.start, piece.stop) == (0, channel_size(graph, piece.tensor)):
-        return piece.tensor
-    name = f"{piece.tensor}[:,{piece.start}:{piece.stop}]"
-    while name in graph.tensors:
-        name += "'"
-    return name
-
-
-def piece_shape(graph: Graph, piece: Piece) -> tuple[int, ...]:
-    """Shape of a piece, in elements."""
-    shape = graph.tensors[piece.tensor].shape
-    if len(shape) <= boxes.CHANNELS:
-        return shape
-    return (*shape[: boxes.CHANNELS], piece.stop - piece.start, *shape[boxes.CHANNELS + 1 :])
 
 
 @dataclass(eq=False)
@@ -139,11 +97,11 @@ class _Planner:
         for task in range(len(self.g.size)):
             for shard in range(self.shards.ptr[task], self.shards.ptr[task + 1]):
                 self._visit(task, shard)
-        pieces = {piece_name(self.graph, p): p for rank in self.ranks for p in rank.buffers}
+        named = {self._name(p): p for rank in self.ranks for p in rank.buffers}
         inputs = tuple(self._whole(name) for name in self.graph.inputs)
         outputs = tuple(self._whole(name) for name in self.graph.outputs)
         ranks = tuple(self._rank_plan(number, rank) for number, rank in enumerate(self.ranks))
-        return Planned(Plan(self.graph.name, inputs, outputs, ranks), pieces)
+        return Planned(Plan(self.graph.name, inputs, outputs, ranks), named)
 
     def _visit(self, task: int, shard: int) -> None:
         rank = self.ranks[self.rank_of[self.shards.device[shard]]]
@@ -153,20 +111,28 @@ class _Planner:
             rank.inputs.append(self.graph.inputs[task])
             rank.buffers[self._piece(task, shard)] = None
         elif layer < self.g.n_layers:
-            self._compute(rank, layer, task, shard)
+            self._compute(rank, self.graph.layers[layer], task, shard)
         else:
             self._output(rank, self.graph.outputs[layer - self.g.n_layers])
         for tensor in range(self.g.tensor_ptr[task], self.g.tensor_ptr[task + 1]):
             rank.hold(self._piece(tensor, shard))
         self._send(rank, shard)
 
+    def _name(self, piece: Piece) -> str:
+        return pieces.name(self.graph, piece)
+
     def _piece(self, tensor: int, shard: int) -> Piece:
-        """The piece of a tensor that a shard makes: its box, or all of a tensor of a layer that stays whole."""
+        """The piece of a tensor that a shard makes."""
+        task = self.g.tensor_task[tensor]
         name = self.names[tensor]
-        whole = self.shards.stop[shard] - self.shards.start[shard] == self.g.size[self.g.tensor_task[tensor]]
-        if whole:
-            return Piece(name, 0, channel_size(self.graph, name))
-        return Piece(name, int(self.shards.start[shard]), int(self.shards.stop[shard]))
+        if self._alone(task):
+            return pieces.whole(self.graph, name)
+        s = self.shards
+        return pieces.made(self.graph, name, int(s.kind[task]), int(s.start[shard]), int(s.stop[shard]))
+
+    def _alone(self, task: int) -> bool:
+        """Whether a task is one shard, whole."""
+        return bool(self.shards.ptr[task + 1] - self.shards.ptr[task] == 1)
 
     def _receive(self, rank: _Rank, shard: int) -> None:
         """Wait for the messages that the shard is the first to need."""
@@ -177,24 +143,30 @@ class _Planner:
             rank.received.add(message)
             piece = self._message_piece(message)
             source = self.rank_of[self.shards.device[m.shard[message]]]
-            rank.steps.append(Recv(piece_name(self.graph, piece), source, self.tag_of[message]))
+            rank.steps.append(Recv(self._name(piece), source, self.tag_of[message]))
             rank.buffers[piece] = None
             rank.hold(piece)
 
     def _message_piece(self, message: int) -> Piece:
         m = self.messages
-        return Piece(self.names[m.tensor[message]], int(m.start[message]), int(m.stop[message]))
+        held = self._piece(int(m.tensor[message]), int(m.shard[message]))
+        box = tuple((int(m.start[message, k]), int(m.stop[message, k])) for k in range(len(held.box)))
+        return Piece(held.tensor, box, held.terms)
 
-    def _compute(self, rank: _Rank, index: int, task: int, shard: int) -> None:
+    def _compute(self, rank: _Rank, layer: Layer, task: int, shard: int) -> None:
         segment = rank.segment()
-        start, stop = int(self.shards.start[shard]), int(self.shards.stop[shard])
-        segment.parts.append(Part(self.graph.layers[index].name, boxes.CHANNELS, start, stop))
-        for edge in range(self.g.edge_ptr[task], self.g.edge_ptr[task + 1]):
-            tensor = self.g.edge_tensor[edge]
-            low, high = needed(self.g.edge_need[edge], start, stop, self.g.tensor_size[tensor])
-            for piece in rank.held.get(self.names[tensor], []):
-                if min(high, piece.stop) > max(low, piece.start):
-                    rank.use(piece, segment)
+        kind, part = boxes.CHANNELS, (0, extent(self.graph, layer))
+        if not self._alone(task):
+            kind = int(self.shards.kind[task])
+            part = (int(self.shards.start[shard]), int(self.shards.stop[shard]))
+        segment.parts.append(Part(layer.name, kind, *part))
+        rule = None if self._alone(task) else boxes.rule(self.graph, layer, kind)
+        for k, name in enumerate(layer.inputs):
+            if not name or self.graph.is_constant(name):
+                continue
+            wanted = pieces.needed(self.graph, name, rule.needs[k] if rule else boxes.WHOLE, *part)
+            for piece, _ in pieces.parts_of(wanted, rank.held.get(name, [])):
+                rank.use(piece, segment)
         for tensor in range(self.g.tensor_ptr[task], self.g.tensor_ptr[task + 1]):
             made = self._piece(tensor, shard)
             segment.made.add(made)
@@ -203,7 +175,7 @@ class _Planner:
     def _output(self, rank: _Rank, name: str) -> None:
         """A result of the network: it is there whole, or its pieces are joined in a segment."""
         rank.outputs.append(name)
-        whole = Piece(name, 0, channel_size(self.graph, name))
+        whole = pieces.whole(self.graph, name)
         if whole not in rank.held[name]:
             segment = rank.segment()
             for piece in rank.held[name]:
@@ -224,17 +196,15 @@ class _Planner:
             rank.steps.append(self._send_step(held, sent, dest, self.tag_of[message]))
 
     def _send_step(self, held: Piece, sent: Piece, dest: int, tag: int) -> Send:
-        box = [(0, n) for n in piece_shape(self.graph, held)]
-        if len(box) > boxes.CHANNELS:
-            box[boxes.CHANNELS] = (sent.start - held.start, sent.stop - held.start)
-        return Send(piece_name(self.graph, held), dest, tag, tuple(box))
+        inside = [(c - a, d - a) for (a, _), (c, d) in zip(held.box, sent.box, strict=True)]
+        rest = [(0, n) for n in pieces.shape(self.graph, held)[len(inside) :]]
+        return Send(self._name(held), dest, tag, (*inside, *rest))
 
     def _whole(self, name: str) -> Buffer:
-        return self._buffer(Piece(name, 0, channel_size(self.graph, name)))
+        return self._buffer(pieces.whole(self.graph, name))
 
     def _buffer(self, piece: Piece) -> Buffer:
-        dtype = self.graph.tensors[piece.tensor].dtype
-        return Buffer(piece_name(self.graph, piece), piece_shape(self.graph, piece), dtype)
+        return Buffer(self._name(piece), pieces.shape(self.graph, piece), self.graph.tensors[piece.tensor].dtype)
 
     def _rank_plan(self, number: int, rank: _Rank) -> RankPlan:
         device = self.platform.devices[rank.device]
@@ -265,6 +235,6 @@ class _Planner:
         return tuple(steps)
 
     def _run(self, segment: _Segment, file: str) -> Run:
-        inputs = tuple(piece_name(self.graph, p) for p in segment.inputs)
-        outputs = tuple(piece_name(self.graph, p) for p in segment.outputs)
+        inputs = tuple(self._name(p) for p in segment.inputs)
+        outputs = tuple(self._name(p) for p in segment.outputs)
         return Run(file, tuple(segment.parts), inputs, outputs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, Dict, Tuple, Type, Union
+from typing import Any, Tuple, Union
 
 from runtime.errors import CleaveError
 
@@ -29,18 +29,27 @@ class Buffer:
     """
 
     name: str
-    shape: Tuple[int, ...]
+    shape: tuple[int, ...]
     dtype: str
 
 
 @dataclass(frozen=True)
 class Part:
-    """One shard that a segment computes: ``start <= i < stop`` of a layer's output along ``axis``."""
+    """One shard that a segment computes: ``start <= i < stop`` of a layer's output along ``axis``.
+
+    Axis 3 stands for the input channels: the shard makes the whole output, summed over these channels alone.
+    """
 
     layer: str
     axis: int
     start: int
     stop: int
+
+    @property
+    def label(self) -> str:
+        """The layer with its box, for a person: ``conv1[:,0:48]``, ``conv1{+0:32}``."""
+        interval = f"{self.start}:{self.stop}"
+        return self.layer + (f"{{+{interval}}}" if self.axis == 3 else f"[{':,' * self.axis}{interval}]")
 
 
 @dataclass(frozen=True)
@@ -61,9 +70,9 @@ class Run:
     """
 
     file: str
-    parts: Tuple[Part, ...]
-    inputs: Tuple[str, ...]
-    outputs: Tuple[str, ...]
+    parts: tuple[Part, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,7 @@ class Send:
 
 
 Step = Union[Recv, Run, Send]
-STEPS: Dict[str, Type[Any]] = {"recv": Recv, "run": Run, "send": Send}
+STEPS: dict[str, type[Any]] = {"recv": Recv, "run": Run, "send": Send}
 
 
 @dataclass(frozen=True)
@@ -96,20 +105,20 @@ class RankPlan:
     device: str
     host: str
     address: str
-    cores: Tuple[int, ...]
+    cores: tuple[int, ...]
     threads: int
     provider: str
-    inputs: Tuple[str, ...]
-    outputs: Tuple[str, ...]
-    buffers: Tuple[Buffer, ...]
-    steps: Tuple[Step, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    buffers: tuple[Buffer, ...]
+    steps: tuple[Step, ...]
 
     def buffer(self, name: str) -> Buffer:
         """The buffer called ``name``."""
         return next(b for b in self.buffers if b.name == name)
 
     @property
-    def runs(self) -> Tuple[Run, ...]:
+    def runs(self) -> tuple[Run, ...]:
         """The segments of this rank, in order."""
         return tuple(step for step in self.steps if isinstance(step, Run))
 
@@ -119,9 +128,9 @@ class Plan:
     """A mapping lowered to steps. ``inputs`` and ``outputs`` are the CNN's, in its order."""
 
     cnn: str
-    inputs: Tuple[Buffer, ...]
-    outputs: Tuple[Buffer, ...]
-    ranks: Tuple[RankPlan, ...]
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    ranks: tuple[RankPlan, ...]
 
     def to_json(self) -> str:
         """The plan as text; ``from_json`` gives it back unchanged."""
@@ -153,7 +162,7 @@ class Plan:
             raise CleaveError(f"{where}: is no plan that this version can read ({error!r})") from error
 
 
-def _step_to_dict(step: Step) -> Dict[str, Any]:
+def _step_to_dict(step: Step) -> dict[str, Any]:
     name = next(name for name, kind in STEPS.items() if isinstance(step, kind))
     return {"op": name, **asdict(step)}
 
@@ -163,11 +172,11 @@ def _tuples(value: Any) -> Any:
     return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
 
 
-def _buffer(body: Dict[str, Any]) -> Buffer:
+def _buffer(body: dict[str, Any]) -> Buffer:
     return Buffer(**{key: _tuples(value) for key, value in body.items()})
 
 
-def _step(body: Dict[str, Any]) -> Step:
+def _step(body: dict[str, Any]) -> Step:
     fields = {key: _tuples(value) for key, value in body.items() if key != "op"}
     if body["op"] == "run":
         fields["parts"] = tuple(Part(**part) for part in fields["parts"])
@@ -175,7 +184,7 @@ def _step(body: Dict[str, Any]) -> Step:
     return step
 
 
-def _rank(body: Dict[str, Any]) -> RankPlan:
+def _rank(body: dict[str, Any]) -> RankPlan:
     plain = {key: _tuples(value) for key, value in body.items() if key not in ("buffers", "steps")}
     return RankPlan(
         buffers=tuple(_buffer(b) for b in body["buffers"]), steps=tuple(_step(s) for s in body["steps"]), **plain

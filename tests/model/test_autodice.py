@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import random
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import ModelProto
 
 from codegen import zoo
 from model import autodice, boxes
@@ -22,34 +19,14 @@ from model.load import load
 from model.mapping import Mapping, Shard, extent
 from model.platform import Platform
 from runtime.errors import CleaveError
+from tests.autodice_files import GOOD, HAS, LOP, PLATFORM, A, B, C, as_text, dropping, problems, read
 from tests.tiny_cnn import branches, examples, graph_of, network, node, six_layers, weight
-
-A, B, C = "edge00_cpu01", "edge00_gpu", "edge01_cpu0"
-HAS = f"(it has {A}, {B}, {C})"
-PLATFORM = Platform.parse("edge00, arm, slots=0-1, gpu=NVIDIAVolta (CUDA)\nedge01, arm, slots=0\n", "edge.txt")
-
-GOOD = {A: ["l1", "l2", "l3"], B: ["l1", "l4", "l5", "l6"]}
-LOP: dict[str, Any] = {"l1": ["lop", [4, 10], [A, B]]}
 
 
 @pytest.fixture(scope="module")
 def six(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     """Layers l1 Conv (10 channels), l2, l3, l4, l5 Gemm (10), l6; outputs conv, relu, pool, flat, fc, y."""
     return graph_of(tmp_path_factory.mktemp("six"), six_layers())
-
-
-def read(graph: Graph, mapping: Any, horizontal: Any = None, platform: Platform = PLATFORM) -> Mapping:
-    return autodice.read(_text(mapping), None if horizontal is None else _text(horizontal), graph, platform)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def problems(graph: Graph, mapping: Any, horizontal: Any = None, platform: Platform = PLATFORM) -> tuple[str, ...]:
-    with pytest.raises(CleaveError) as caught:
-        read(graph, mapping, horizontal, platform)
-    return caught.value.sentences
 
 
 def wrong_entry(graph: Graph, entry: Any) -> tuple[str, ...]:
@@ -117,147 +94,6 @@ def test_alexnet_by_outputs_with_a_grouped_convolution_and_dropouts() -> None:
     assert [name for name in json.loads(texts[0])["lenovo_cpu0"] if name in ("n18", "n21")] == ["n18"]
     assert json.loads(texts[0])["lenovo_cpu1"] == ["n4", "n16", "n21", "n22", "n23"]
     assert autodice.read(*texts, graph, platform) == found
-
-
-# Names of devices
-
-
-@pytest.mark.parametrize("key", ["edge00_cpu01", "edge00_cpu10", "edge00_arm01", "edge00_arm10"])
-def test_cores_in_any_order(six: Graph, key: str) -> None:
-    mapping = {key: GOOD[A], B: GOOD[B]}
-    assert read(six, mapping, {"l1": ["lop", [4, 10], [key, B]]}) == read(six, GOOD, LOP)
-
-
-@pytest.mark.parametrize(
-    "key", ["edge00_cpu011", "edge00_cpu0", "edge00_cpu", "edge00", "edge01_arm", "edge01_gpu", ""]
-)
-def test_other_cores_are_another_device(six: Graph, key: str) -> None:
-    found = problems(six, {key: GOOD[A], B: GOOD[B]}, {"l1": ["lop", [4, 10], [key, B]]})
-    sentence = f"device {key!r} is not on the platform {HAS}"
-    assert found == (f"mapping.json: key '{key}': {sentence}", f"horizontal.json: layer 'l1': {sentence}")
-
-
-def test_one_device_under_two_keys(six: Graph) -> None:
-    found = problems(six, {**GOOD, "edge00_cpu10": []}, LOP)
-    assert found == (f"mapping.json: key 'edge00_cpu10': device '{A}' has a key already",)
-
-
-@pytest.mark.parametrize("host", ["edge.0", "edge-0", "edge_0", "edge_cpu0", "a_gpu", "1_2.3-4", "edge_cpu0_arm1"])
-def test_host_names_with_dots_dashes_and_underscores(six: Graph, host: str) -> None:
-    platform = Platform.parse(f"{host}, slots=0-2\n{host}x, slots=0, gpu=NVIDIAVolta (CUDA)\n", "hosts.txt")
-    keys = [f"{host}_cpu012", f"{host}x_cpu0", f"{host}x_gpu"]
-    mapping = {keys[0]: ["l1", "l2", "l3"], keys[1]: ["l1", "l4"], keys[2]: ["l1", "l5", "l6"]}
-    found = read(six, mapping, {"l1": ["lop", [1, 2, 10], keys]}, platform)
-    assert [s.device for s in found.shards] == [0, 1, 2, 0, 0, 1, 2, 2]
-    texts = autodice.write(found, six, platform)
-    assert list(json.loads(texts[0])) == keys
-    assert autodice.read(*texts, six, platform) == found
-
-
-def test_cores_over_9_are_not_taken_for_digits(six: Graph) -> None:
-    """For AutoDiCE, cpu1011 is the cores 1, 0, 1, 1."""
-    platform = Platform.parse("pc, slots=10-11\npc, slots=0-1\n", "pc.txt")
-    layers = ["l1", "l2", "l3", "l4", "l5", "l6"]
-    for key in ("pc_cpu1011", "pc_cpu0011", "pc_cpu10-12"):
-        assert problems(six, {key: layers}, None, platform) == (
-            f"mapping.json: key '{key}': device '{key}' is not on the platform (it has pc_cpu10-11, pc_cpu01)",
-        )
-    mapping = read(six, {"pc_cpu10-11": layers}, None, platform)
-    assert mapping == Mapping.whole(six, [0] * 6)
-    with pytest.raises(CleaveError) as caught:
-        autodice.write(mapping, six, platform)
-    assert caught.value.sentences == (
-        "AutoDiCE's form cannot say this mapping: device 'pc_cpu10-11': has a core over 9, "
-        "and a key has one digit a core",
-    )
-
-
-# Names of layers
-
-
-def test_layers_by_node_or_by_output(six: Graph) -> None:
-    outputs = {A: ["conv", "relu", "l3"], B: ["l1", "flat", "fc", "y"]}
-    assert read(six, outputs, {"conv": LOP["l1"]}) == read(six, GOOD, LOP)
-
-
-def test_a_name_that_two_layers_go_by(tmp_path: Path) -> None:
-    nodes = [node("Relu", ["x"], ["b"], "a"), node("Relu", ["b"], ["c"], "b")]
-    graph = graph_of(tmp_path, network(nodes, {"x": (1, 4)}, ["c"]))
-    assert problems(graph, {A: ["a", "b"]}) == (
-        f"mapping.json: key '{A}': layer 'b' is ambiguous, 2 layers go by it: write 'a', 'c'",
-        "mapping.json: layer 'b' is on no device",
-    )
-    mapping = Mapping.whole(graph, [0, 1])
-    texts = autodice.write(mapping, graph, PLATFORM)
-    assert json.loads(texts[0]) == {A: ["a"], B: ["c"]}
-    assert autodice.read(*texts, graph, PLATFORM) == mapping
-
-
-def test_nodes_that_share_a_name_go_by_their_outputs(tmp_path: Path) -> None:
-    nodes = [node("Relu", ["x"], ["b"], "same"), node("Relu", ["b"], ["c"], "same")]
-    graph = graph_of(tmp_path, network(nodes, {"x": (1, 4)}, ["c"]))
-    assert read(graph, {A: ["b"], B: ["c"]}) == Mapping.whole(graph, [0, 1])
-    assert problems(graph, {A: ["same"], B: ["b", "c"]}) == (
-        f"mapping.json: key '{A}': layer 'same' is ambiguous, 2 layers go by it: write 'b', 'c'",
-    )
-
-
-def test_a_layer_without_a_name_of_its_own_cannot_be_written(tmp_path: Path) -> None:
-    nodes = [node("Relu", ["x"], ["b"], "c"), node("Relu", ["b"], ["c"], "b")]
-    graph = graph_of(tmp_path, network(nodes, {"x": (1, 4)}, ["c"]))
-    with pytest.raises(CleaveError) as caught:
-        autodice.write(Mapping.whole(graph, [0, 0]), graph, PLATFORM)
-    assert caught.value.sentences == tuple(
-        f"AutoDiCE's form cannot say this mapping: layer '{name}': has no name that means it alone" for name in "cb"
-    )
-
-
-def dropping() -> ModelProto:
-    """Layers conv, relu, reshape, fc; a normalisation that can be folded, a Dropout and a Constant that vanish."""
-    nodes = [
-        node("Conv", ["x", "w"], ["conv_out"], "conv"),
-        node("BatchNormalization", ["conv_out", "s", "b", "m", "v"], ["norm_out"], "norm"),
-        node("Relu", ["norm_out"], ["relu_out"], "relu"),
-        node("Dropout", ["relu_out"], ["drop_out"], "drop"),
-        node("Constant", [], ["shape_out"], "shape", value_ints=[1, -1]),
-        node("Reshape", ["drop_out", "shape_out"], ["reshape_out"], "reshape"),
-        node("Gemm", ["reshape_out", "w2"], ["y"], "fc", transB=1),
-    ]
-    weights = {"w": weight(8, 3, 1, 1), **{name: np.ones(8, np.float32) for name in "sbmv"}, "w2": weight(6, 8 * 16)}
-    return network(nodes, {"x": (1, 3, 4, 4)}, ["y"], weights)
-
-
-def test_nodes_that_loading_drops_may_be_listed(tmp_path: Path) -> None:
-    graph = graph_of(tmp_path, dropping())
-    names = ["conv", "norm", "relu", "drop", "shape", "reshape", "fc"]
-    assert [layer.name for layer in graph.layers] == ["conv", "norm", "relu", "reshape", "fc"]
-    whole = Mapping.whole(graph, [0] * 5)
-    assert read(graph, {A: names}) == whole
-    assert read(graph, {A: [f"{name}_out" for name in names[:-1]] + ["y"]}) == whole
-    assert read(graph, {A: names[:3] + names[5:], B: ["drop", "shape"]}) == whole
-    assert json.loads(autodice.write(whole, graph, PLATFORM)[0]) == {
-        A: ["conv", "norm", "relu", "drop", "reshape", "fc"]
-    }
-    elsewhere = replace(graph, path=tmp_path / "gone.onnx")
-    assert read(elsewhere, {A: [name for name in names if name != "shape"]}) == whole
-
-
-def test_a_folded_normalisation_may_be_listed_but_not_split(tmp_path: Path) -> None:
-    graph = graph_of(tmp_path, dropping(), folded=True)
-    assert [layer.name for layer in graph.layers] == ["conv", "relu", "reshape", "fc"]
-    names = {A: ["conv", "norm", "relu", "drop"], B: ["conv", "reshape", "fc"]}
-    split = read(graph, names, {"conv": ["lop", [3, 8], [A, B]]})
-    assert split.shards[:2] == (Shard(0, 0, 3, 0), Shard(0, 3, 8, 1))
-    texts = autodice.write(split, graph, PLATFORM)
-    assert json.loads(texts[0]) == {A: ["norm", "conv", "relu"], B: ["conv", "drop", "reshape", "fc"]}
-    assert autodice.read(*texts, graph, PLATFORM) == split
-    whole = {A: [*names[A], "reshape", "fc"]}
-    gone = "was dropped or folded into another when loading"
-    assert problems(graph, whole, {"norm": ["lop", [3, 8], [A, B]], "shape": [], "conv_out": []}) == (
-        f"horizontal.json: layer 'norm' {gone}; split layer 'conv', which does its work",
-        f"horizontal.json: layer 'shape' {gone}",
-        f"horizontal.json: layer 'conv_out' {gone}",
-    )
 
 
 # Faults of AutoDiCE that concern these files
@@ -394,7 +230,7 @@ def test_a_key_that_stands_twice(six: Graph) -> None:
 def test_a_layer_that_cannot_be_split(six: Graph) -> None:
     mapping = {A: ["l1", "l2", "l3", "l4", "l5", "l6"], B: ["l6"]}
     assert problems(six, mapping, {"l6": ["lop", [5, 10], [A, B]]}) == (
-        "horizontal.json: layer 'l6': operator Softmax cannot be split along axis 1 here; keep it whole",
+        "horizontal.json: layer 'l6': operator Softmax cannot be split by channels here; keep it whole",
     )
 
 
@@ -402,7 +238,7 @@ def test_everything_at_once_with_its_place(six: Graph) -> None:
     mapping = {A: ["l1", "l1", "l2", "nose"], "pi9_gpu": ["l3"], C: ["l2", "l6"], B: ["l6"]}
     horizontal = {"l6": ["lop", [5, 10], [B, C]], "l1": ["lip", [3], [A]], "l2": ["lop", [4, 4], [A, C]]}
     with pytest.raises(CleaveError) as caught:
-        autodice.read(_text(mapping), _text(horizontal), six, PLATFORM, "in/m.json", "in/h.json")
+        autodice.read(as_text(mapping), as_text(horizontal), six, PLATFORM, "in/m.json", "in/h.json")
     assert caught.value.sentences == (
         f"in/m.json: key '{A}': layer 'l1' is listed twice",
         f"in/m.json: key '{A}': layer 'nose' is not in 'tiny'",
@@ -412,7 +248,7 @@ def test_everything_at_once_with_its_place(six: Graph) -> None:
         "in/h.json: layer 'l2': split points end at 4, but the layer has 10 channels",
         "in/m.json: layer 'l4' is on no device",
         "in/m.json: layer 'l5' is on no device",
-        "in/h.json: layer 'l6': operator Softmax cannot be split along axis 1 here; keep it whole",
+        "in/h.json: layer 'l6': operator Softmax cannot be split by channels here; keep it whole",
     )
 
 
@@ -494,9 +330,9 @@ def test_either_form_is_read(six: Graph) -> None:
     mapping = read(six, GOOD, LOP)
     ours = mapping.to_json(six, PLATFORM)
     assert autodice.read_mapping(ours, None, six, PLATFORM) == mapping
-    assert autodice.read_mapping(_text(GOOD), _text(LOP), six, PLATFORM) == mapping
+    assert autodice.read_mapping(as_text(GOOD), as_text(LOP), six, PLATFORM) == mapping
     with pytest.raises(CleaveError) as caught:
-        autodice.read_mapping(ours, _text(LOP), six, PLATFORM, "m.json", "h.json")
+        autodice.read_mapping(ours, as_text(LOP), six, PLATFORM, "m.json", "h.json")
     assert caught.value.sentences == ("h.json: goes with a mapping in AutoDiCE's form; m.json says its splits itself",)
 
 

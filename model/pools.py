@@ -1,0 +1,64 @@
+"""Pooling that rounds up, as ONNX Runtime and opset 22 understand it.
+
+Before opset 22, ONNX's shape inference counts a last window even where it begins in the padding at the end, or behind
+the input; runtimes leave that window out, and then stumble over their own inference when a tensor is put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import onnx
+from onnx import helper
+
+from runtime.errors import CleaveError
+
+POOLS = frozenset({"MaxPool", "AveragePool", "LpPool"})
+
+Shape = tuple[int, ...]
+
+
+def correct(graph: onnx.GraphProto, shapes: Mapping[str, Shape], path: Path) -> bool:
+    """Make a pooling whose inferred shape is wrong one that rounds down and computes the same; True if one was wrong.
+
+    Shapes that follow from it have to be inferred again. ``CleaveError`` where no such pooling computes the same.
+    """
+    for node in graph.node:
+        if node.op_type in POOLS and {node.input[0], node.output[0]} <= shapes.keys():
+            a = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+            if a.get("ceil_mode", 0) and a.get("auto_pad", b"NOTSET") == b"NOTSET":
+                sizes, inferred = shapes[node.input[0]][2:], shapes[node.output[0]][2:]
+                counts, pads = _windows(a, sizes)
+                if counts != inferred:
+                    _round_down(node, a, pads, path)
+                    return True
+    return False
+
+
+def _windows(a: Mapping, sizes: Shape) -> tuple[Shape, list[int]]:
+    """How many windows there are along each axis, and the pads with which they fit exactly."""
+    ones = [1] * len(sizes)
+    pads = a.get("pads", [0] * (2 * len(sizes)))
+    strides = a.get("strides", ones)
+    windows = [(k - 1) * d + 1 for k, d in zip(a["kernel_shape"], a.get("dilations", ones), strict=True)]
+    begins, counts, ends = pads[: len(sizes)], [], []
+    for size, begin, end, stride, window in zip(sizes, begins, pads[len(sizes) :], strides, windows, strict=True):
+        count = -(-(size + begin + end - window) // stride) + 1
+        if (count - 1) * stride >= size + begin:
+            count -= 1
+        counts.append(count)
+        ends.append(max(0, (count - 1) * stride + window - size - begin))
+    return tuple(counts), [*begins, *ends]
+
+
+def _round_down(node: onnx.NodeProto, a: Mapping, pads: list[int], path: Path) -> None:
+    """Only padding that the file asks for may count in an average, so there must not be more."""
+    more = any(new > old for new, old in zip(pads, a.get("pads", [0] * len(pads)), strict=True))
+    if more and node.op_type == "AveragePool" and a.get("count_include_pad", 0):
+        name = node.name or node.output[0]
+        raise CleaveError(f"{path}: layer '{name}': averages that count padding cannot round up here; export opset 22")
+    kept = [x for x in node.attribute if x.name not in ("ceil_mode", "pads")]
+    changed = onnx.NodeProto(attribute=[*kept, helper.make_attribute("pads", pads)])
+    del node.attribute[:]
+    node.attribute.extend(changed.attribute)

@@ -1,0 +1,386 @@
+"""Every operator that has a rule, cut at random places through the real path, equals the whole operator."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import ModelProto, NodeProto
+
+from model import boxes
+from model.boxes import WHOLE, Need
+from model.graph import Graph
+from model.mapping import Mapping, Shard
+from tests.tiny_cnn import (
+    NEWEST,
+    OPSET,
+    assert_cut_exactly,
+    examples,
+    graph_of,
+    network,
+    node,
+    platform,
+    random_mapping,
+    weight,
+)
+
+Draw = random.Random
+DEVICES = 4
+randoms = st.randoms(use_true_random=False)
+
+
+def assert_any_cut_is_exact(model: ModelProto, draw: Draw, positive: bool = False, split: str = "y") -> Graph:
+    """The layer ``split`` can be split, and random mappings of the model are exact."""
+    with tempfile.TemporaryDirectory() as folder:
+        graph = graph_of(Path(folder), model)
+        assert boxes.rule(graph, graph.layers[graph.producer[split]]) is not None
+        assert_cut_exactly(graph, random_mapping(draw, graph, DEVICES), DEVICES, positive)
+    return graph
+
+
+def chain(
+    middle: NodeProto,
+    shape: tuple[int, ...],
+    weights: dict[str, np.ndarray],
+    opset: int = NEWEST,
+    dtype: str = "float32",
+) -> ModelProto:
+    """A layer that reads ``h`` and makes ``m`` between two that can be split as well."""
+    nodes = [node("Abs", ["x"], ["h"]), middle, node("Neg", ["m"], ["y"])]
+    return network(nodes, {"x": shape}, ["y"], {k: v.astype(dtype) for k, v in weights.items()}, opset, dtype=dtype)
+
+
+def convolution(draw: Draw, rank: int) -> tuple[dict, np.ndarray]:
+    """Attributes and weights of a random convolution with ``rank`` spatial axes, maybe grouped or depthwise."""
+    groups = draw.choice([1, 1, 2, 3, 4])
+    kernel = [draw.randint(1, 3) for _ in range(rank)]
+    attributes: dict = {"group": groups, "strides": [draw.randint(1, 2) for _ in range(rank)]}
+    pads = draw.choice(["none", "odd", "auto"])
+    if pads == "odd":
+        attributes["pads"] = [draw.randint(0, 2) for _ in range(2 * rank)]
+    elif pads == "auto":
+        attributes["auto_pad"] = draw.choice(["SAME_UPPER", "SAME_LOWER", "VALID"])
+    if pads != "auto":
+        attributes["dilations"] = [draw.randint(1, 2) for _ in range(rank)]
+    return attributes, weight(max(2, groups * draw.randint(1, 5)), draw.randint(1, 3), *kernel)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@given(draw=randoms)
+@examples(25)
+def test_a_convolution(rank: int, draw: Draw) -> None:
+    attributes, w = convolution(draw, rank)
+    bias = {"b": weight(len(w))} if draw.random() < 0.5 else {}
+    channels = w.shape[1] * attributes["group"]
+    dtype, opset = draw.choice(["float32", "float32", "float16"]), draw.choice([9, NEWEST])
+    shape = (draw.randint(1, 2), channels, *[draw.randint(5, 8) for _ in range(rank)])
+    middle = node("Conv", ["h", "w", *bias], ["m"], **attributes)
+    assert_any_cut_is_exact(chain(middle, shape, {"w": w, **bias}, opset, dtype), draw)
+
+
+@given(draw=randoms)
+@examples(25)
+def test_grouped_and_depthwise_convolutions_in_a_row(draw: Draw) -> None:
+    """Pieces of one are what pieces of the next need, in other groups."""
+    nodes = [
+        node("Conv", ["x", "w1"], ["a"], pads=[1, 1, 1, 1], group=2),
+        node("Conv", ["a", "w2"], ["b"], pads=[1, 1, 1, 1], group=12),
+        node("Conv", ["b", "w3"], ["y"], group=3, strides=[2, 2]),
+    ]
+    weights = {"w1": weight(12, 2, 3, 3), "w2": weight(24, 1, 3, 3), "w3": weight(9, 8, 1, 1)}
+    opset = draw.choice([9, NEWEST])
+    assert_any_cut_is_exact(network(nodes, {"x": (1, 4, 5, 5)}, ["y"], weights, opset), draw)
+
+
+def test_a_cut_inside_a_group_is_refused(tmp_path: Path) -> None:
+    layer = node("Conv", ["x", "w"], ["y"], "conv", group=3)
+    graph = graph_of(tmp_path, network([layer], {"x": (1, 6, 4, 4)}, ["y"], {"w": weight(12, 2, 1, 1)}))
+    assert boxes.rule(graph, graph.layers[0]) == boxes.Rule((Need(1, mul=2, div=4), Need(0)), 12, grain=4)
+    inside = Mapping.of([Shard(0, 0, 6, 0), Shard(0, 6, 12, 1)])
+    sentence = "layer 'conv': the cut at 6 lies inside a group of 4 channels; cut at a multiple of it"
+    assert inside.check(graph, platform(2)) == [sentence]
+    assert Mapping.of([Shard(0, 0, 8, 0), Shard(0, 8, 12, 1)]).check(graph, platform(2)) == []
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@given(draw=randoms)
+@examples(12)
+def test_a_transposed_convolution(rank: int, draw: Draw) -> None:
+    into, out = draw.randint(1, 4), draw.randint(2, 7)
+    strides = [draw.randint(1, 3) for _ in range(rank)]
+    attributes: dict = {"strides": strides, "output_padding": [draw.randint(0, s - 1) for s in strides]}
+    if draw.random() < 0.5:
+        attributes["pads"] = [draw.randint(0, 1) for _ in range(2 * rank)]
+    bias = {"b": weight(out)} if draw.random() < 0.5 else {}
+    w = weight(into, out, *[draw.randint(2, 3) for _ in range(rank)])
+    middle = node("ConvTranspose", ["h", "w", *bias], ["m"], **attributes)
+    assert_any_cut_is_exact(chain(middle, (1, into, *[4] * rank), {"w": w, **bias}), draw)
+
+
+def test_a_grouped_transposed_convolution_stays_whole(tmp_path: Path) -> None:
+    layer = node("ConvTranspose", ["x", "w"], ["y"], "up", group=2)
+    graph = graph_of(tmp_path, network([layer], {"x": (1, 4, 4, 4)}, ["y"], {"w": weight(4, 3, 2, 2)}))
+    assert boxes.rule(graph, graph.layers[0]) is None
+    halves = Mapping.of([Shard(0, 0, 3, 0), Shard(0, 3, 6, 1)])
+    sentence = "layer 'up': operator ConvTranspose cannot be split by channels here; keep it whole"
+    assert halves.check(graph, platform(2)) == [sentence]
+
+
+BIASES = ["absent", "left out", "(N,)", "(1,N)", "(M,1)", "(1,)", "()", "(M,N)"]
+
+
+@pytest.mark.parametrize("bias", BIASES)
+@given(draw=randoms)
+@examples(8)
+def test_a_fully_connected_layer(bias: str, draw: Draw) -> None:
+    m, k, n = draw.randint(1, 3), draw.randint(2, 5), draw.randint(2, 9)
+    trans_a, trans_b = (int(draw.random() < 0.5) for _ in range(2))
+    shapes = {"(N,)": (n,), "(1,N)": (1, n), "(M,1)": (m, 1), "(1,)": (1,), "()": (), "(M,N)": (m, n)}
+    c = {"c": weight(*shapes[bias])} if bias in shapes else {}
+    names = ["h", "w", *(c or ([""] if bias == "left out" else []))]
+    attributes = {"transA": trans_a, "transB": trans_b, "alpha": draw.uniform(0.5, 2), "beta": draw.uniform(0.5, 2)}
+    middle = node("Gemm", names, ["m"], **attributes)
+    w = {"w": weight(n, k) if trans_b else weight(k, n), **c}
+    assert_any_cut_is_exact(chain(middle, (k, m) if trans_a else (m, k), w, draw.choice([11, NEWEST])), draw)
+
+
+@given(draw=randoms)
+@examples(12)
+def test_a_matrix_product_with_a_bias(draw: Draw) -> None:
+    k, n = draw.randint(2, 5), draw.randint(2, 9)
+    nodes = [node("MatMul", ["x", "w"], ["m"]), node("Add", ["m", "b"], ["y"])]
+    model = network(nodes, {"x": (draw.randint(1, 3), k)}, ["y"], {"w": weight(k, n), "b": weight(n)})
+    assert_any_cut_is_exact(model, draw)
+
+
+def test_products_of_two_activations_or_of_more_axes_stay_whole(tmp_path: Path) -> None:
+    nodes = [
+        node("MatMul", ["x", "x"], ["square"]),
+        node("MatMul", ["square", "w"], ["y"]),
+        node("Gemm", ["a", "a"], ["z"], transB=1),
+    ]
+    model = network(nodes, {"x": (1, 4, 4), "a": (3, 4)}, ["y", "z"], {"w": weight(4, 6)})
+    graph = graph_of(tmp_path, model)
+    assert [boxes.rule(graph, layer) for layer in graph.layers] == [None] * 3
+
+
+PER_CHANNEL = {
+    "BatchNormalization": ("scale", "shift", "mean", "variance"),
+    "InstanceNormalization": ("scale", "shift"),
+}
+
+
+@pytest.mark.parametrize("op", PER_CHANNEL)
+@given(draw=randoms)
+@examples(12)
+def test_a_normalisation(op: str, draw: Draw) -> None:
+    channels = draw.randint(2, 9)
+    names = PER_CHANNEL[op]
+    weights = {name: np.abs(weight(channels, seed=i)) + 0.5 for i, name in enumerate(names)}
+    shape = (draw.randint(1, 2), channels, *[draw.randint(3, 4)] * draw.randint(1, 3))
+    opset = draw.choice([9, 14, NEWEST])
+    assert_any_cut_is_exact(chain(node(op, ["h", *names], ["m"], epsilon=1e-3), shape, weights, opset), draw)
+
+
+POOLS = {
+    "MaxPool": {"ceil_mode": 1, "dilations": [1, 2]},
+    "AveragePool": {"ceil_mode": 1, "count_include_pad": 1},
+    "LpPool": {"p": 3},
+}
+
+
+@pytest.mark.parametrize("op", POOLS)
+@given(draw=randoms)
+@examples(12)
+def test_a_pooling(op: str, draw: Draw) -> None:
+    attributes = dict(POOLS[op]) if draw.random() < 0.7 else {}
+    pads = draw.choice([{}, {"pads": [0, 1, 1, 0]}, {"auto_pad": "SAME_UPPER"}])
+    if "auto_pad" in pads:
+        attributes.pop("ceil_mode", None), attributes.pop("dilations", None)
+    strides = [draw.randint(1, 2), draw.randint(1, 3)]
+    middle = node(op, ["h"], ["m"], kernel_shape=[2, 2], strides=strides, **attributes, **pads)
+    opset = draw.choice([10, NEWEST]) if op != "LpPool" else NEWEST
+    assert_any_cut_is_exact(chain(middle, (1, draw.randint(2, 9), 6, 7), {}, opset), draw)
+
+
+@pytest.mark.parametrize("op", ["GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"])
+@given(draw=randoms)
+@examples(6)
+def test_a_global_pooling(op: str, draw: Draw) -> None:
+    assert_any_cut_is_exact(chain(node(op, ["h"], ["m"]), (2, draw.randint(2, 9), 3, 4), {}, OPSET), draw)
+
+
+def test_a_pooling_whose_indices_are_read_stays_whole(tmp_path: Path) -> None:
+    layer = node("MaxPool", ["x"], ["y", "where"], kernel_shape=[2, 2])
+    graph = graph_of(tmp_path, network([layer], {"x": (1, 4, 4, 4)}, {"y": "float32", "where": "int64"}))
+    assert boxes.rule(graph, graph.layers[0]) is None
+
+
+UNARY: dict[str, dict] = {
+    **{op: {} for op in ("Relu", "Selu", "Sigmoid", "HardSwish", "Mish", "Gelu", "Tanh", "Softplus", "Softsign")},
+    **{op: {} for op in ("Exp", "Log", "Sqrt", "Reciprocal", "Neg", "Abs", "Erf", "Floor", "Ceil", "Round", "Sign")},
+    "Identity": {},
+    "LeakyRelu": {"alpha": 0.3},
+    "Elu": {"alpha": 0.3},
+    "Celu": {"alpha": 0.3},
+    "ThresholdedRelu": {"alpha": 0.7},
+    "HardSigmoid": {"alpha": 0.1, "beta": 0.3},
+    "Clip": {},
+    "Cast": {"to": 1},
+}
+
+
+@pytest.mark.parametrize("op", UNARY)
+@given(draw=randoms)
+@examples(4)
+def test_an_operator_on_each_element(op: str, draw: Draw) -> None:
+    shape = (1, draw.randint(2, 9), *[3] * draw.randint(0, 2))
+    model = network([node("Neg", ["x"], ["h"]), node(op, ["n"], ["y"], **UNARY[op])], {"x": shape}, ["y"], opset=NEWEST)
+    model.graph.node.insert(1, node("Abs", ["h"], ["n"]))
+    assert_any_cut_is_exact(model, draw, positive=True)
+
+
+@pytest.mark.parametrize("bounds", [["low", "high"], ["low"], ["", "high"]])
+@given(draw=randoms)
+@examples(5)
+def test_a_clip_with_bounds_as_inputs(bounds: list[str], draw: Draw) -> None:
+    values = {name: np.array(value, np.float32) for name, value in (("low", 0.2), ("high", 0.6)) if name in bounds}
+    middle = node("Clip", ["h", *bounds], ["m"])
+    assert_any_cut_is_exact(chain(middle, (1, draw.randint(2, 9), 3, 3), values), draw)
+
+
+BINARY = ["Add", "Sub", "Mul", "Div", "Pow", "Sum", "Max", "Min", "Mean", "PRelu"]
+
+
+@pytest.mark.parametrize("op", BINARY)
+@given(draw=randoms)
+@examples(14)
+def test_an_operator_that_broadcasts_a_constant(op: str, draw: Draw) -> None:
+    c = draw.randint(2, 9)
+    shapes = [(c, 1, 1), (1, c, 1, 1), (c, 3, 4), (1, 1, 3, 4), (4,), (1,), (), (1, c, 3, 4), (2, c, 3, 4)]
+    constant = {"k": np.abs(weight(*draw.choice(shapes))) + 0.5}
+    names = ["k", "h"] if op != "PRelu" and draw.random() < 0.3 else ["h", "k"]
+    assert_any_cut_is_exact(chain(node(op, names, ["m"]), (2, c, 3, 4), constant), draw, positive=True)
+
+
+@pytest.mark.parametrize("op", BINARY)
+@given(draw=randoms)
+@examples(10)
+def test_an_operator_on_two_activations(op: str, draw: Draw) -> None:
+    c = draw.randint(2, 9)
+    other = draw.choice([(2, c, 3, 4), (1, c, 1, 1), (2, 1, 3, 4), (1, 1, 1, 1)])
+    nodes = [node("Abs", ["x"], ["a"]), node("Sqrt", ["z"], ["b"]), node(op, ["a", "b"], ["y"])]
+    assert_any_cut_is_exact(network(nodes, {"x": (2, c, 3, 4), "z": other}, ["y"]), draw, positive=True)
+
+
+@pytest.mark.parametrize("shape", [(5, 1, 1), (5, 3, 4), (3, 4), (1, 3, 4), (4,), (1,), ()])
+@given(draw=randoms)
+@examples(6)
+def test_an_activation_with_fewer_axes_is_broadcast_as_a_whole_or_the_layer_stays_whole(
+    shape: tuple[int, ...], draw: Draw
+) -> None:
+    nodes = [node("Abs", ["x"], ["a"]), node("Sqrt", ["z"], ["b"]), node("Add", ["a", "b"], ["y"])]
+    model = network(nodes, {"x": (2, 5, 3, 4), "z": shape}, ["y"])
+    has_channels = len(shape) == 3 and shape[0] > 1
+    with tempfile.TemporaryDirectory() as folder:
+        graph = graph_of(Path(folder), model)
+        assert (boxes.rule(graph, graph.by_name["y"]) is None) == has_channels
+        assert_cut_exactly(graph, random_mapping(draw, graph, DEVICES), DEVICES, positive=True)
+
+
+@pytest.mark.parametrize("op", ["Add", "Mul", "PRelu"])
+def test_a_vector_added_to_a_matrix_of_activations(op: str, tmp_path: Path) -> None:
+    nodes = [node("Abs", ["x"], ["a"]), node("Sqrt", ["z"], ["b"]), node(op, ["a", "b"], ["y"])]
+    graph = graph_of(tmp_path, network(nodes, {"x": (1, 6), "z": (6,)}, ["y"]))
+    for seed in range(5):
+        assert_cut_exactly(graph, random_mapping(random.Random(seed), graph, DEVICES), DEVICES, positive=True)
+
+
+@given(draw=randoms)
+@examples(40)
+def test_a_concat_along_the_channels(draw: Draw) -> None:
+    """Most boxes need nothing of some inputs; one input may stand twice, one may be constant."""
+    sizes = [draw.randint(1, 5) for _ in range(3)]
+    inputs = {f"x{i}": (1, size, 2, 3) for i, size in enumerate(sizes)}
+    nodes = [node("Abs", [name], [f"a{i}"]) for i, name in enumerate(inputs)]
+    names = [f"a{i}" for i in range(3)] + draw.choice([[], ["a0"], ["k"]])
+    draw.shuffle(names)
+    nodes += [node("Concat", names, ["c"], axis=draw.choice([1, -3])), node("Neg", ["c"], ["y"])]
+    model = network(nodes, inputs, ["y"], {"k": weight(1, 3, 2, 3)} if "k" in names else {}, draw.choice([11, NEWEST]))
+    assert_any_cut_is_exact(model, draw)
+
+
+@pytest.mark.parametrize("axis", [0, 2, 3, -1])
+@given(draw=randoms)
+@examples(6)
+def test_a_concat_along_another_axis(axis: int, draw: Draw) -> None:
+    nodes = [node("Abs", ["x"], ["a"]), node("Neg", ["x"], ["b"]), node("Concat", ["a", "b"], ["y"], axis=axis)]
+    assert_any_cut_is_exact(network(nodes, {"x": (1, draw.randint(2, 7), 2, 3)}, ["y"]), draw)
+
+
+def test_every_operator_with_a_rule_is_tested_here() -> None:
+    others = {"Conv", "ConvTranspose", "Gemm", "MatMul", "Concat"}
+    globals_ = {"GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"}
+    assert set(boxes.RULES) == {*others, *globals_, *UNARY, *BINARY, *POOLS, *PER_CHANNEL}
+
+
+def one_channel(op: str) -> Callable[[Path], Graph]:
+    def build(folder: Path) -> Graph:
+        return graph_of(folder, network([node(op, ["x"], ["y"])], {"x": (1, 1, 4, 4)}, ["y"]))
+
+    return build
+
+
+@pytest.mark.parametrize("build", [one_channel("Relu"), one_channel("GlobalAveragePool")])
+def test_a_layer_with_one_channel_stays_whole(build: Callable[[Path], Graph], tmp_path: Path) -> None:
+    graph = build(tmp_path)
+    assert boxes.rule(graph, graph.layers[0]) is None
+
+
+@pytest.mark.parametrize("axis", [0, 2, 3])
+def test_there_is_no_rule_for_other_axes_yet(axis: int, tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, network([node("Relu", ["x"], ["y"])], {"x": (2, 4, 4, 4)}, ["y"]))
+    assert boxes.rule(graph, graph.layers[0], axis) is None
+
+
+def test_what_multiplies_and_can_be_split_is_heavy(tmp_path: Path) -> None:
+    nodes = [
+        node("Conv", ["x", "w"], ["c"]),
+        node("Relu", ["c"], ["r"]),
+        node("Conv", ["r", "one"], ["y"]),
+    ]
+    graph = graph_of(
+        tmp_path, network(nodes, {"x": (1, 3, 4, 4)}, ["y"], {"w": weight(4, 3, 1, 1), "one": weight(1, 4, 1, 1)})
+    )
+    assert [boxes.is_heavy(graph, layer) for layer in graph.layers] == [True, False, False]
+
+
+@given(
+    size=st.integers(1, 40),
+    mul=st.integers(1, 5),
+    div=st.integers(1, 5),
+    lo=st.integers(-20, 20),
+    hi=st.integers(-20, 20),
+    box=st.tuples(st.integers(0, 30), st.integers(1, 30)),
+)
+@examples(100)
+def test_compiled_and_plain_intervals_are_the_same(
+    size: int, mul: int, div: int, lo: int, hi: int, box: tuple[int, int]
+) -> None:
+    from model.lowering import needed
+
+    start, stop = box[0], box[0] + box[1]
+    need = Need(1, mul, div, lo, hi)
+    low, high = need.interval(start, stop, size)
+    row = np.array([1, mul, div, lo, hi], np.int32)
+    assert needed(row, start, stop, size) == (low, high)
+    assert low <= high
+    wanted = {i for i in range(start // div * mul + lo, -(-stop // div) * mul + hi) if 0 <= i < size}
+    assert wanted == set(range(low, high))
+    assert WHOLE.interval(start, stop, size) == (0, size)

@@ -1,0 +1,578 @@
+"""Reading ONNX files: what is understood, what vanishes, and what is refused with which sentence."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from codegen import zoo
+from codegen.bundle import source, write_bundle
+from codegen.verify import verify
+from model.graph import Graph
+from model.load import load
+from model.mapping import Mapping
+from runtime.errors import CleaveError
+from tests.tiny_cnn import (
+    NEWEST,
+    assert_same,
+    branches,
+    frame,
+    graph_of,
+    network,
+    node,
+    platform,
+    run_mapping,
+    run_whole,
+    save,
+    weight,
+)
+
+SMALL_ZOO = ["densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet"]
+
+
+def assert_whole_is_right(graph: Graph) -> None:
+    """Every layer whole on one device gives what the file gives."""
+    feeds = frame(graph)
+    assert_same(
+        run_mapping(graph, Mapping.whole(graph, [0] * len(graph.layers)), 1, feeds), run_whole(graph.path, feeds)
+    )
+
+
+def refused(path: Path, **how: object) -> list[str]:
+    """The sentences with which a file is refused, without its path."""
+    with pytest.raises(CleaveError) as error:
+        load(path, **how)  # type: ignore[arg-type]
+    lines = str(error.value).splitlines()
+    assert all(line.startswith(f"{path}: ") for line in lines)
+    return [line.removeprefix(f"{path}: ") for line in lines]
+
+
+def refused_model(folder: Path, model: ModelProto, **how: object) -> list[str]:
+    return refused(save(folder, model), **how)
+
+
+def relu(shape: tuple = (1, 3, 4, 4)) -> ModelProto:
+    return network([node("Relu", ["x"], ["y"], "relu")], {"x": shape}, ["y"])
+
+
+# --- weights ---
+
+
+@pytest.mark.parametrize("opset", range(7, NEWEST + 1))
+def test_every_opset_is_read_and_computes_the_same(opset: int, tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, branches(opset))
+    assert graph.opsets == (("", opset),)
+    assert_whole_is_right(graph)
+
+
+@pytest.mark.parametrize("ir", [3, 4, 8, 10])
+def test_weights_are_constants_whether_they_are_also_inputs_or_not(ir: int, tmp_path: Path) -> None:
+    model = branches(9, ir)
+    assert len(model.graph.input) == (12 if ir == 3 else 1)
+    graph = graph_of(tmp_path, model)
+    assert graph.inputs == ("x",)
+    assert len(graph.constants) == 11
+    assert all(graph.is_constant(name) for name in ("stem", "shared", "bias"))
+    assert graph.ir_version == ir
+    np.testing.assert_array_equal(graph.constant("shared"), weight(8, 8, 1, 1) / 3)
+    assert_whole_is_right(graph)
+
+
+def external(folder: Path, location: str) -> Path:
+    """A convolution whose weights lie in ``location``."""
+    model = network([node("Conv", ["x", "w"], ["y"])], {"x": (1, 64, 4, 4)}, ["y"], {"w": weight(128, 64, 1, 1)})
+    path = folder / "m.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    stored = onnx.load(path, load_external_data=False)
+    for entry in stored.graph.initializer[0].external_data:
+        if entry.key == "location":
+            entry.value = location
+    path.write_bytes(stored.SerializeToString())
+    return path
+
+
+def test_weights_may_lie_in_a_file_beside(tmp_path: Path) -> None:
+    graph = load(external(tmp_path, "weights.bin"))
+    assert graph.constants["w"].external_data
+    np.testing.assert_array_equal(graph.constant("w"), weight(128, 64, 1, 1))
+    assert_whole_is_right(graph)
+
+
+def test_external_weights_are_found_from_any_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    external(tmp_path, "weights.bin")
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    assert load("../m.onnx").constant("w").shape == (128, 64, 1, 1)
+    assert load("../m.onnx", folded=True).constant("w").shape == (128, 64, 1, 1)
+
+
+def test_a_missing_file_of_weights_is_named(tmp_path: Path) -> None:
+    path = external(tmp_path, "weights.bin")
+    (tmp_path / "weights.bin").unlink()
+    assert refused(path) == ["the external data of weight 'w' is missing: weights.bin"]
+
+
+def test_a_shortened_file_of_weights_is_told_when_they_are_read(tmp_path: Path) -> None:
+    graph = load(external(tmp_path, "weights.bin"))
+    (tmp_path / "weights.bin").write_bytes(b"1234")
+    with pytest.raises(CleaveError, match="the data of weight 'w' cannot be read"):
+        graph.constant("w")
+
+
+@pytest.mark.parametrize("location", ["../weights.bin", "/etc/passwd", "link.bin", "a/../../weights.bin"])
+def test_weights_outside_the_folder_are_refused(location: str, tmp_path: Path) -> None:
+    folder = tmp_path / "inside"
+    folder.mkdir()
+    path = external(folder, location)
+    (folder / "weights.bin").rename(tmp_path / "weights.bin")
+    (folder / "link.bin").symlink_to(tmp_path / "weights.bin")
+    assert refused(path) == [f"weight 'w' lies outside the model's folder: {location}"]
+
+
+def test_a_weight_used_twice_is_one_constant(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, branches())
+    first, second = graph.by_name["first"], graph.by_name["second"]
+    assert first.inputs[1] == second.inputs[1] == "shared"
+    assert graph.weight_bytes(first) == graph.weight_bytes(second) == 8 * 8 * 4
+
+
+# --- what is known before the first frame ---
+
+
+def test_constant_nodes_and_unsqueezed_weights_fold_away(tmp_path: Path) -> None:
+    nodes = [
+        node("Constant", [], ["two"], value=numpy_helper.from_array(np.array(2, np.float32))),
+        node("Constant", [], ["k"], value_floats=[1.0, 2.0, 3.0]),
+        node("Constant", [], ["axes"], value_ints=[1, 2]),
+        node("Unsqueeze", ["k", "axes"], ["wide"]),
+        node("Mul", ["wide", "two"], ["scale"]),
+        node("Mul", ["x", "scale"], ["y"], "mul"),
+    ]
+    graph = graph_of(tmp_path, network(nodes, {"x": (1, 3, 4, 4)}, ["y"]))
+    assert [layer.name for layer in graph.layers] == ["mul"]
+    assert graph.constant("scale").ravel().tolist() == [2, 4, 6]
+    assert set(graph.constants) == {"scale"}
+    assert_whole_is_right(graph)
+
+
+def torch_head(batch: int | str = 1) -> ModelProto:
+    """What exporters write for ``x.view(x.size(0), -1)``."""
+    nodes = [
+        node("Conv", ["x", "w"], ["c"], "conv"),
+        node("Shape", ["c"], ["shape"], "shape"),
+        node("Gather", ["shape", "zero"], ["n"], "gather", axis=0),
+        node("Unsqueeze", ["n", "first"], ["n1"], "unsqueeze"),
+        node("Concat", ["n1", "rest"], ["target"], "concat", axis=0),
+        node("Reshape", ["c", "target"], ["r"], "reshape"),
+        node("Gemm", ["r", "d"], ["y"], "fc"),
+    ]
+    weights = {"w": weight(5, 3, 1, 1), "zero": np.array(0), "first": np.array([0]), "rest": np.array([-1])}
+    return network(nodes, {"x": (batch, 3, 2, 4)}, ["y"], {**weights, "d": weight(40, 6)})
+
+
+@pytest.mark.parametrize("folded", [False, True])
+def test_shape_chains_before_a_reshape_fold_away(folded: bool, tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, torch_head(), folded=folded)
+    assert [layer.name for layer in graph.layers] == ["conv", "reshape", "fc"]
+    assert graph.tensors["r"].shape == (1, 40)
+    assert_whole_is_right(graph)
+
+
+def test_a_part_of_a_shape_folds_away(tmp_path: Path) -> None:
+    nodes = [node("Shape", ["x"], ["s"], start=-2), node("Resize", ["h", "", "", "t"], ["y"], "up")]
+    nodes += [node("Concat", ["nc", "s"], ["t"], axis=0)]
+    nodes = [nodes[0], nodes[2], node("MaxPool", ["x"], ["h"], kernel_shape=[2, 2], strides=[2, 2]), nodes[1]]
+    graph = graph_of(tmp_path, network(nodes, {"x": (1, 3, 6, 8)}, ["y"], {"nc": np.array([1, 3])}))
+    assert graph.tensors["y"].shape == (1, 3, 6, 8)
+    assert [layer.op for layer in graph.layers] == ["MaxPool", "Resize"]
+    assert_whole_is_right(graph)
+
+
+def test_random_numbers_are_not_folded(tmp_path: Path) -> None:
+    nodes = [node("RandomNormal", [], ["noise"], shape=[1, 3, 4, 4]), node("Add", ["x", "noise"], ["y"])]
+    graph = graph_of(tmp_path, network(nodes, {"x": (1, 3, 4, 4)}, ["y"]))
+    assert [layer.op for layer in graph.layers] == ["RandomNormal", "Add"]
+
+
+# --- what vanishes ---
+
+
+def test_identity_and_dropout_vanish(tmp_path: Path) -> None:
+    nodes = [
+        node("Identity", ["x"], ["i"], "i"),
+        node("Dropout", ["i"], ["d"], "d"),
+        node("Identity", ["d"], ["j"], "j"),
+        node("Relu", ["j"], ["r"], "relu"),
+        node("Dropout", ["r"], ["e"], "e"),
+        node("Neg", ["e"], ["y"], "neg"),
+    ]
+    graph = graph_of(tmp_path, network(nodes, {"x": (1, 4)}, ["y"]))
+    assert [(layer.name, layer.inputs) for layer in graph.layers] == [("relu", ("x",)), ("neg", ("r",))]
+    assert [layer.origins for layer in graph.layers] == [("i", "d", "j", "relu"), ("e", "neg")]
+    assert_whole_is_right(graph)
+
+
+@pytest.mark.parametrize("op", ["Identity", "Dropout"])
+def test_what_makes_the_output_stays(op: str, tmp_path: Path) -> None:
+    nodes = [node("Relu", ["x"], ["r"], "relu"), node(op, ["r"], ["y"], "last")]
+    graph = graph_of(tmp_path, network(nodes, {"x": (1, 4)}, ["y"]))
+    assert [layer.name for layer in graph.layers] == ["relu", "last"]
+    assert graph.outputs == ("y",)
+    assert_whole_is_right(graph)
+
+
+@pytest.mark.parametrize("outputs", [{"y": "float32", "mask": "bool"}, {"y": "float32", "cast": "float32"}])
+def test_a_dropout_whose_mask_is_used_stays(outputs: dict[str, str], tmp_path: Path) -> None:
+    nodes = [
+        node("Dropout", ["x"], ["d", "mask"], "drop"),
+        node("Cast", ["mask"], ["cast"], "cast", to=TensorProto.FLOAT),
+        node("Relu", ["d"], ["y"], "relu"),
+    ]
+    graph = graph_of(tmp_path, network(nodes, {"x": (1, 4)}, outputs))
+    assert "drop" in graph.by_name
+    assert graph.tensors["mask"].dtype == "bool"
+    assert_whole_is_right(graph)
+
+
+def test_a_dropout_whose_mask_is_declared_but_unused_vanishes(tmp_path: Path) -> None:
+    nodes = [node("Dropout", ["x"], ["d", "mask"]), node("Relu", ["d"], ["y"], "relu")]
+    assert [i.name for i in graph_of(tmp_path, network(nodes, {"x": (1, 4)}, ["y"])).layers] == ["relu"]
+
+
+def test_dead_nodes_and_unused_weights_and_inputs_are_dropped(tmp_path: Path) -> None:
+    nodes = [
+        node("Relu", ["x"], ["y"], "kept"),
+        node("Mul", ["x", "w"], ["dead"], "dead"),
+        node("Neg", ["dead"], ["deader"], "deader"),
+    ]
+    model = network(nodes, {"x": (1, 4), "idle": (2, 2)}, ["y"], {"w": weight(4), "unused": weight(3)})
+    graph = graph_of(tmp_path, model)
+    assert [layer.name for layer in graph.layers] == ["kept"]
+    assert graph.inputs == ("x",)
+    assert graph.constants == {}
+    assert set(graph.tensors) >= {"x", "y"}
+
+
+def test_layers_have_unique_names(tmp_path: Path) -> None:
+    nodes = [
+        node("Relu", ["x"], ["a"], "twice"),
+        node("Neg", ["a"], ["b"], "twice"),
+        node("Abs", ["b"], ["c"]),
+        node("Neg", ["c"], ["d"], "c"),
+        node("Relu", ["d"], ["y"], "plain"),
+    ]
+    graph = graph_of(tmp_path, network(nodes, {"x": (1, 4)}, ["y"]))
+    names = [layer.name for layer in graph.layers]
+    assert names == ["a", "b", "c#2", "c", "plain"]
+    assert list(graph.by_name) == names
+    assert [layer.origins for layer in graph.layers] == [(name,) for name in names]
+
+
+# --- outputs ---
+
+
+def test_an_output_may_be_an_intermediate_too(tmp_path: Path) -> None:
+    nodes = [node("Relu", ["x"], ["r"], "relu"), node("Neg", ["r"], ["y"], "neg")]
+    graph = graph_of(tmp_path, network(nodes, {"x": (1, 6, 2, 2)}, ["y", "r"]))
+    assert graph.outputs == ("y", "r")
+    assert_whole_is_right(graph)
+
+
+def test_an_output_without_any_input_is_refused(tmp_path: Path) -> None:
+    nodes = [node("Relu", ["x"], ["y"]), node("Neg", ["w"], ["z"])]
+    model = network(nodes, {"x": (1, 4)}, ["y", "z"], {"w": weight(4)})
+    assert refused_model(tmp_path, model) == ["output 'z' does not depend on any input"]
+
+
+# --- shapes ---
+
+
+def test_a_dynamic_shape_is_asked_for(tmp_path: Path) -> None:
+    assert refused_model(tmp_path, relu(("N", 3, 4, 4))) == [
+        "input 'x' has a dynamic shape (N, 3, 4, 4); say which to use: --shape x=1,3,4,4"
+    ]
+    graph = load(tmp_path / "tiny.onnx", shapes={"x": (2, 3, 4, 4)})
+    assert graph.tensors["y"].shape == (2, 3, 4, 4)
+
+
+def test_all_dynamic_inputs_are_asked_for_at_once(tmp_path: Path) -> None:
+    model = network([node("Add", ["a", "b"], ["y"])], {"a": ("batch", 3), "b": (None, 3)}, ["y"])  # type: ignore[dict-item]
+    assert refused_model(tmp_path, model) == [
+        "input 'a' has a dynamic shape (batch, 3); say which to use: --shape a=1,3",
+        "input 'b' has a dynamic shape (?, 3); say which to use: --shape b=1,3",
+    ]
+
+
+@pytest.mark.parametrize("folded", [False, True])
+def test_shape_chains_of_a_dynamic_batch_fold_once_the_shape_is_given(folded: bool, tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, torch_head("N"), shapes={"x": (3, 3, 2, 4)}, folded=folded)
+    assert [layer.name for layer in graph.layers] == ["conv", "reshape", "fc"]
+    assert graph.tensors["y"].shape == (3, 6)
+    assert_whole_is_right(graph)
+
+
+def test_a_fixed_shape_may_be_replaced(tmp_path: Path) -> None:
+    model = branches()
+    graph = graph_of(tmp_path, model, shapes={"x": (2, 3, 15, 11)})
+    assert graph.tensors["residual"].shape == (2, 8, 15, 11)
+    for axis, size in enumerate((2, 3, 15, 11)):
+        model.graph.input[0].type.tensor_type.shape.dim[axis].dim_value = size
+    save(tmp_path, model)  # ONNX Runtime insists on the file's shape
+    assert_whole_is_right(graph)
+
+
+def test_a_shape_for_an_unknown_input_is_refused(tmp_path: Path) -> None:
+    model = network([node("Add", ["a", "b"], ["y"])], {"b": (1, 3), "a": (1, 3)}, ["y"])
+    assert refused_model(tmp_path, model, shapes={"data": (1, 3)}) == ["there is no input 'data' (it has a, b)"]
+
+
+def test_a_weight_is_no_input_whose_shape_can_be_given(tmp_path: Path) -> None:
+    assert refused_model(tmp_path, branches(9, 3), shapes={"stem": (8, 3, 3, 3)}) == [
+        "there is no input 'stem' (it has x)"
+    ]
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (1, 3, 1, 9), (1, 3, 9, 9, 9)])
+def test_shapes_that_do_not_fit_are_refused(shape: tuple[int, ...], tmp_path: Path) -> None:
+    (sentence,) = refused_model(tmp_path, torch_head(), shapes={"x": shape})
+    assert sentence.startswith("shapes do not fit together: ")
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_shape_of_nothing_is_refused(size: int, tmp_path: Path) -> None:
+    (sentence,) = refused_model(tmp_path, relu(), shapes={"x": (1, size, 4, 4)})
+    assert sentence.startswith(f"input 'x' has a dynamic shape (1, {size}, 4, 4)")
+
+
+@pytest.mark.parametrize(("op", "w"), [("Conv", (4, 2, 1, 1)), ("ConvTranspose", (6, 2, 1, 1))])
+def test_channels_that_do_not_fit_the_weights_are_refused(op: str, w: tuple[int, ...], tmp_path: Path) -> None:
+    """ONNX's shape inference lets them pass."""
+    layer = node(op, ["x", "w"], ["y"], "conv", group=2)
+    wanted = {"Conv": 4, "ConvTranspose": 6}[op]
+    model = network([layer], {"x": (1, wanted, 4, 4)}, ["y"], {"w": weight(*w)})
+    assert graph_of(tmp_path, model).tensors["x"].shape[1] == wanted
+    assert refused_model(tmp_path, model, shapes={"x": (1, 8, 4, 4)}) == [
+        f"layer 'conv': its weights are for {wanted} channels, its input has 8"
+    ]
+
+
+ROUND_UP = [(op, opset) for op in ("MaxPool", "AveragePool") for opset in (10, 11, 18, 19, 21, 22)]
+
+
+@pytest.mark.parametrize(("op", "opset"), [*ROUND_UP, ("LpPool", 18), ("LpPool", 22)])
+def test_pooling_that_rounds_up_has_the_shape_of_onnx_runtime(op: str, opset: int, tmp_path: Path) -> None:
+    """ONNX's own inference counts windows that begin in the padding, until opset 22. Two in a row, then a Flatten."""
+    for kernel, stride, pads in itertools.product((2, 3), (1, 2, 3), ((0, 0), (0, 1), (1, 0), (1, 1))):
+        how = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "ceil_mode": 1, "pads": [*pads, *pads[::-1]]}
+        nodes = [node(op, ["x"], ["p"], **how), node(op, ["p"], ["q"], **how), node("Flatten", ["q"], ["y"])]
+        graph = graph_of(tmp_path, network(nodes, {"x": (1, 2, 10, 11)}, ["y", "p", "q"], opset=opset))
+        assert {n: graph.tensors[n].shape for n in "ypq"} == {
+            n: value.shape for n, value in run_whole(graph.path, frame(graph)).items()
+        }
+        assert_whole_is_right(graph)
+
+
+def test_an_average_that_counts_padding_and_rounds_up_on_one_axis_only_is_refused(tmp_path: Path) -> None:
+    """It has no equal that rounds down: one axis has a window too many, the other reaches over the end."""
+    how: dict = {"kernel_shape": [2, 2], "strides": [3, 3], "ceil_mode": 1, "count_include_pad": 1}
+    model = network([node("AveragePool", ["x"], ["y"], "mean", **how)], {"x": (1, 2, 6, 7)}, ["y"])
+    assert refused_model(tmp_path, model) == [
+        "layer 'mean': averages that count padding cannot round up here; export opset 22"
+    ]
+    model.opset_import[0].version = 22
+    assert graph_of(tmp_path, model).tensors["y"].shape == (1, 2, 2, 3)
+
+
+def test_a_shape_that_depends_on_data_is_refused(tmp_path: Path) -> None:
+    model = network([node("NonZero", ["x"], ["y"], "where")], {"x": (1, 4)}, {"y": "int64"})
+    assert refused_model(tmp_path, model) == [
+        "layer 'where': operator 'NonZero': the shape of 'y' is not known before running; it cannot be cut"
+    ]
+
+
+# --- what is no network, or none that can be cut ---
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"hello, world\n", np.random.default_rng(0).bytes(2000), b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"]
+)
+@pytest.mark.parametrize("name", ["m.onnx", "m.json", "m.onnxtxt", "m.pbtxt", "m"])
+def test_a_file_of_something_else_is_no_model(content: bytes, name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    (sentence,) = refused(path)
+    assert sentence.startswith("is no ONNX model")
+
+
+def test_a_model_without_operators_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(ModelProto(ir_version=8).SerializeToString())
+    assert refused(path) == ["is no ONNX model: it has no operators"]
+
+
+@pytest.mark.parametrize("name", ["missing.onnx", "."])
+def test_a_missing_file_is_refused(name: str, tmp_path: Path) -> None:
+    assert refused(tmp_path / name) == ["there is no such file; give an ONNX file or zoo:NAME"]
+
+
+def test_control_flow_is_refused_layer_by_layer(tmp_path: Path) -> None:
+    def body(op: str, name: str) -> onnx.GraphProto:
+        info = helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4])
+        return helper.make_graph([node(op, ["x"], [name])], name, [], [info])
+
+    loop = helper.make_graph(
+        [node("Identity", ["go"], ["on"]), node("Relu", ["state"], ["next"])],
+        "loop",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("state", TensorProto.FLOAT, [1, 4]),
+        ],
+        [
+            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("next", TensorProto.FLOAT, [1, 4]),
+        ],
+    )
+    nodes = [
+        node("ReduceSum", ["x"], ["s"], keepdims=0),
+        node("Cast", ["s"], ["b"], to=TensorProto.BOOL),
+        node("If", ["b"], ["a"], "choice", then_branch=body("Relu", "t"), else_branch=body("Neg", "e")),
+        node("Loop", ["n", "b", "a"], ["y"], body=loop),
+    ]
+    assert refused_model(tmp_path, network(nodes, {"x": (1, 4)}, ["y"], {"n": np.array(3)})) == [
+        "layer 'choice': operator 'If' is not supported (control flow)",
+        "layer 'y': operator 'Loop' is not supported (control flow)",
+    ]
+
+
+def test_functions_of_the_file_are_refused(tmp_path: Path) -> None:
+    model = network([node("Twice", ["x"], ["y"], domain="mine")], {"x": (1, 4)}, ["y"])
+    body = [node("Add", ["a", "a"], ["b"])]
+    model.functions.append(helper.make_function("mine", "Twice", ["a"], ["b"], body, [helper.make_opsetid("", 17)]))
+    model.opset_import.append(helper.make_opsetid("mine", 1))
+    assert refused_model(tmp_path, model) == [
+        "model-local functions are not supported ('Twice'); inline them when exporting"
+    ]
+    inlined = load(tmp_path / "tiny.onnx", folded=True)  # ONNX Runtime inlines them when it folds
+    assert [layer.op for layer in inlined.layers] == ["Add"]
+
+
+def test_sparse_weights_are_refused(tmp_path: Path) -> None:
+    model = network([node("Add", ["x", "s"], ["y"])], {"x": (1, 4)}, ["y"])
+    values = numpy_helper.from_array(np.array([2.0], np.float32), "s")
+    model.graph.sparse_initializer.append(
+        helper.make_sparse_tensor(values, numpy_helper.from_array(np.array([1])), [4])
+    )
+    assert "sparse weights are not supported; export them dense" in refused_model(tmp_path, model)
+
+
+def test_a_network_without_input_is_refused(tmp_path: Path) -> None:
+    model = network([node("Relu", ["w"], ["y"])], {}, ["y"], {"w": weight(4)})
+    assert refused_model(tmp_path, model) == ["the network has no input"]
+
+
+def test_an_input_that_is_made_nowhere_is_named(tmp_path: Path) -> None:
+    model = network([node("Add", ["x", "late"], ["y"], "add"), node("Relu", ["x"], ["late"])], {"x": (1, 4)}, ["y"])
+    assert refused_model(tmp_path, model) == ["layer 'add': input 'late' is made nowhere before it"]
+
+
+def test_an_unknown_operator_is_named(tmp_path: Path) -> None:
+    model = network([node("Foo", ["x"], ["y"], "foo", domain="mine")], {"x": (1, 4)}, ["y"])
+    model.opset_import.append(helper.make_opsetid("mine", 1))
+    assert refused_model(tmp_path, model) == [
+        "layer 'foo': operator 'Foo': the shape of 'y' is not known before running; it cannot be cut"
+    ]
+    (sentence,) = refused_model(tmp_path, model, folded=True)
+    assert re.match(r"cannot be folded: .*mine:Foo", sentence)
+
+
+def test_a_standard_domain_that_is_written_out_is_none(tmp_path: Path) -> None:
+    model = branches()
+    for part in (*model.graph.node, *model.opset_import):
+        part.domain = "ai.onnx"
+    graph = graph_of(tmp_path, model)
+    assert graph.opsets == (("", 17),)
+    assert graph.by_name["stem"].op == "Conv"
+    assert_whole_is_right(graph)
+
+
+# --- folding ---
+
+
+def normalised() -> ModelProto:
+    """Convolutions with normalisation, a scale and a shift behind them; one of them cannot be folded."""
+    nodes = [
+        node("Conv", ["x", "w1"], ["c"], "conv1"),
+        node("BatchNormalization", ["c", "s", "b", "m", "v"], ["n"], "norm1"),
+        node("Relu", ["n"], ["r"], "relu"),
+        node("Conv", ["r", "w2", "b2"], ["d"], "conv2"),
+        node("Mul", ["d", "k"], ["e"], "scale"),
+        node("Add", ["e", "k"], ["f"], "shift"),
+        node("Dropout", ["f"], ["g"], "drop"),
+        node("BatchNormalization", ["r", "s", "b", "m", "v"], ["h"], "norm2"),
+        node("Add", ["g", "h"], ["y"], "sum"),
+    ]
+    weights = {"w1": weight(6, 3, 1, 1), "w2": weight(6, 6, 1, 1), "b2": weight(6), "k": weight(6, 1, 1, seed=1)}
+    weights |= {"s": weight(6, seed=2), "b": weight(6, seed=3), "m": weight(6, seed=4)}
+    weights |= {"v": np.abs(weight(6, seed=5)) + 0.5}
+    return network(nodes, {"x": (1, 3, 4, 4)}, ["y"], weights)
+
+
+def test_normalisation_folds_into_convolutions_and_is_remembered(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, normalised(), folded=True)
+    assert [(layer.op, layer.origins) for layer in graph.layers] == [
+        ("Conv", ("conv1", "norm1")),
+        ("Relu", ("relu",)),
+        ("Conv", ("conv2", "scale", "shift")),
+        ("BatchNormalization", ("norm2",)),
+        ("Add", ("drop", "sum")),
+    ]
+    assert_whole_is_right(graph)
+
+
+def test_unfolded_layers_stand_for_themselves(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, normalised())
+    assert [layer.origins for layer in graph.layers] == [
+        *[(name,) for name in ("conv1", "norm1", "relu", "conv2", "scale", "shift", "norm2")],
+        ("drop", "sum"),
+    ]
+
+
+def test_a_folded_bundle_of_one_rank_equals_the_file(tmp_path: Path) -> None:
+    """Through the generated program and ONNX Runtime, end to end."""
+    graph = graph_of(tmp_path, normalised(), folded=True)
+    mapping = Mapping.whole(graph, [0] * len(graph.layers))
+    write_bundle(graph, platform(1), mapping, source(graph, True, {}), tmp_path / "out", force=False)
+    assert verify(tmp_path / "out", graph.path, frames=2).passed
+
+
+@pytest.mark.parametrize("folded", [False, True])
+@pytest.mark.parametrize("name", SMALL_ZOO)
+def test_zoo_networks_load_and_every_node_that_computes_has_one_layer(name: str, folded: bool) -> None:
+    path = zoo.cached(name)
+    graph = load(path, folded=folded)
+    file = onnx.load(path)
+    names = Counter(origin for layer in graph.layers for origin in layer.origins)
+    fixed = {tensor.name for tensor in file.graph.initializer}
+    computed = []
+    for part in file.graph.node:
+        if fixed.issuperset(part.input):
+            fixed.update(part.output)
+        else:
+            computed.append(part.name or part.output[0])
+    for part in computed:
+        assert names[part] == 1, part
+    assert set(names) <= {part.name or part.output[0] for part in file.graph.node}
+    assert all(layer.macs >= 0 and layer.index == i for i, layer in enumerate(graph.layers))
+
+
+@pytest.mark.parametrize("name", ["shufflenet", "squeezenet"])
+def test_a_folded_zoo_network_equals_the_file(name: str) -> None:
+    assert_whole_is_right(load(zoo.cached(name), folded=True))
