@@ -16,12 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.arrays import GraphArrays, Ints
-from model.boxes import AXES
+from model.boxes import AXES, PARTIAL
 from model.compiled import allocating, inlined, kernel
 from model.mapping import Mapping
-
-NOTHING = np.iinfo(np.int32).max
-"""Where the hull of no boxes begins."""
 
 
 class Shards(NamedTuple):
@@ -68,42 +65,30 @@ class Messages(NamedTuple):
 
 
 @inlined
-def low_of(need: Ints, start: int) -> int:
-    """Where the interval begins that ``need`` asks for (see ``boxes.Need``); not clipped at the end."""
-    return max(0, start // need[2] * need[1] + need[3])
+def needed(g: GraphArrays, s: Shards, edge: int, task: int, reader: int) -> tuple[int, int, int]:
+    """Axis and interval that shard ``reader`` of ``task`` needs over ``edge`` (see ``boxes.Need``); axis -1: all."""
+    if s.ptr[task + 1] - s.ptr[task] == 1 or g.edge_need[edge, s.kind[task], 0] < 0:
+        return -1, 0, 0
+    kind = s.kind[task]
+    axis, mul, div = g.edge_need[edge, kind, 0], g.edge_need[edge, kind, 1], g.edge_need[edge, kind, 2]
+    low = max(0, s.start[reader] // div * mul + g.edge_need[edge, kind, 3])
+    high = -(-s.stop[reader] // div) * mul + g.edge_need[edge, kind, 4]
+    return axis, low, min(high, g.tensor_size[g.edge_tensor[edge], axis])
 
 
 @inlined
-def high_of(need: Ints, stop: int, size: int) -> int:
-    """Where the interval ends that ``need`` asks for."""
-    return min(size, -(-stop // need[2]) * need[1] + need[4])
+def held_axis(s: Shards, maker: int) -> int:
+    """Axis along which the shards of a task divide its output; -1 where each has all of it."""
+    whole = s.ptr[maker + 1] - s.ptr[maker] == 1 or s.kind[maker] == PARTIAL
+    return -1 if whole else s.kind[maker]
 
 
 @inlined
-def overlap(
-    g: GraphArrays, s: Shards, edge: int, task: int, reader: int, maker: int, shard: int, axis: int
-) -> tuple[int, int]:
-    """The interval along ``axis`` of what ``reader`` needs over ``edge`` and ``shard`` of ``maker`` holds."""
-    tensor = g.edge_tensor[edge]
-    low, high = 0, g.tensor_size[tensor, axis]
-    if s.kind[maker] == axis and s.ptr[maker + 1] - s.ptr[maker] > 1:
-        low, high = s.start[shard], s.stop[shard]
-    need = g.edge_need[edge, s.kind[task]]
-    if need[0] == axis and s.ptr[task + 1] - s.ptr[task] > 1:
-        low = max(low, low_of(need, s.start[reader]))
-        high = min(high, high_of(need, s.stop[reader], g.tensor_size[tensor, axis]))
-    return low, high
-
-
-@inlined
-def touches(g: GraphArrays, s: Shards, edge: int, task: int, reader: int, maker: int, shard: int) -> bool:
-    """Whether ``reader`` needs anything over ``edge`` of what ``shard`` of ``maker`` holds."""
-    found = True
-    for axis in range(AXES):
-        low, high = overlap(g, s, edge, task, reader, maker, shard, axis)
-        if low >= high:
-            found = False
-    return found
+def touches(s: Shards, shard: int, along: int, axis: int, low: int, high: int) -> bool:
+    """Whether the need for ``low..high`` of ``axis`` meets what ``shard``, divided ``along`` an axis, holds."""
+    if axis >= 0 and axis == along:
+        return max(low, s.start[shard]) < min(high, s.stop[shard])
+    return axis < 0 or low < high
 
 
 @inlined
@@ -147,9 +132,11 @@ def _receive(g: GraphArrays, s: Shards, task: int, shard: int, n_devices: int, m
     for edge in range(g.edge_ptr[task], g.edge_ptr[task + 1]):
         tensor = g.edge_tensor[edge]
         maker = g.tensor_task[tensor]
+        along = held_axis(s, maker)
+        axis, low, high = needed(g, s, edge, task, shard)
         pieces = 0
         for source in range(s.ptr[maker], s.ptr[maker + 1]):
-            if not touches(g, s, edge, task, shard, maker, source):
+            if not touches(s, source, along, axis, low, high):
                 continue
             pieces += 1
             if s.device[source] != device:
@@ -165,32 +152,52 @@ def _send(
     g: GraphArrays, s: Shards, tensor: int, shard: int, slot: int, n_devices: int, m: Messages, count: int
 ) -> int:
     """Emit one message to each device that needs some of the shard's piece of ``tensor``; returns the count so far."""
-    here, maker = s.device[shard], g.tensor_task[tensor]
+    here, along = s.device[shard], held_axis(s, g.tensor_task[tensor])
     m.last_use[slot] = -1
-    for device in range(n_devices):
-        for axis in range(AXES):
-            m.low[device, axis], m.high[device, axis] = NOTHING, 0
+    m.high[:, 0] = 0
     for use in range(g.use_ptr[tensor], g.use_ptr[tensor + 1]):
         task, edge = g.use_task[use], g.use_edge[use]
         for reader in range(s.ptr[task], s.ptr[task + 1]):
-            if not touches(g, s, edge, task, reader, maker, shard):
+            axis, low, high = needed(g, s, edge, task, reader)
+            if not touches(s, shard, along, axis, low, high):
                 continue
-            there = s.device[reader]
-            if there == here:
+            if s.device[reader] == here:
                 m.last_use[slot] = task
-                continue
-            for axis in range(AXES):
-                low, high = overlap(g, s, edge, task, reader, maker, shard, axis)
-                m.low[there, axis] = min(m.low[there, axis], low)
-                m.high[there, axis] = max(m.high[there, axis], high)
+            else:
+                _widen(g, s, m, s.device[reader], tensor, shard, along, axis, low, high)
     for device in range(n_devices):
         if m.high[device, 0] > 0:
             m.shard[count], m.tensor[count], m.device[count] = shard, tensor, device
-            for axis in range(AXES):
-                m.start[count, axis], m.stop[count, axis] = m.low[device, axis], m.high[device, axis]
+            for k in range(AXES):
+                m.start[count, k], m.stop[count, k] = m.low[device, k], m.high[device, k]
             m.held[slot * n_devices + device] = count
             count += 1
     return count
+
+
+@inlined
+def _widen(
+    g: GraphArrays,
+    s: Shards,
+    m: Messages,
+    device: int,
+    tensor: int,
+    shard: int,
+    along: int,
+    axis: int,
+    low: int,
+    high: int,
+) -> None:
+    """Make the box that goes to ``device`` hold what is needed of the shard's piece, too."""
+    first = m.high[device, 0] == 0
+    for k in range(AXES):
+        begin, end = 0, g.tensor_size[tensor, k]
+        if k == along:
+            begin, end = s.start[shard], s.stop[shard]
+        if k == axis:
+            begin, end = max(begin, low), min(end, high)
+        m.low[device, k] = begin if first else min(m.low[device, k], begin)
+        m.high[device, k] = end if first else max(m.high[device, k], end)
 
 
 class Room(NamedTuple):
