@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -36,7 +40,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+JOINS = ("use", "gather")
 WIDE = 160
 """Columns where the output is no terminal: a table in a file or a pipe is not squeezed into 80."""
 
@@ -56,24 +62,62 @@ ForceOption = Annotated[bool, typer.Option("--force", help="Replace an earlier r
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Check everything, say what would be done, write nothing")
 ]
-BundleArgument = Annotated[Path, typer.Argument(help="Bundle folder, made by dse generate or dse run")]
+BundleArgument = Annotated[
+    Path, typer.Argument(metavar="BUNDLE", help="Bundle folder, made by dse generate or dse run")
+]
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
 
 
 def main() -> None:
     """Run a command. What a person can mend is said in a sentence, with exit code 2."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup's stays
+            signal.signal(number, _end)
     try:
         app()
     except CleaveError as error:
-        for sentence in error.sentences:
-            errors.print(f"error: {sentence}", markup=False, highlight=False, soft_wrap=True)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        errors.print("stopped; nothing was written", markup=False)
-        sys.exit(130)
+        _fail(*error.sentences)
+    except OSError as error:
+        _fail(": ".join(str(word) for word in (error.filename, error.strerror or error) if word))
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            show.line(errors, "stopped; what was unfinished is gone")
+        raise
+    finally:
+        _flush()
+
+
+def _end(number: int, _: Any) -> None:
+    """Leave as after an error, so that folders and ranks are cleared away."""
+    sys.exit(128 + number)
+
+
+def _fail(*sentences: str) -> NoReturn:
+    for sentence in sentences:
+        show.line(errors, f"error: {sentence}")
+    sys.exit(2)
+
+
+def _flush() -> None:
+    """Notice a reader that is gone (``| head``) or a full disk here: Python's own end would print a traceback."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            _fail(f"standard output: {error.strerror}")
 
 
 def _print_json(body: Any) -> None:
     sys.stdout.write(json.dumps(body, indent=1) + "\n")
+
+
+def _one_of(option: str, text: str, known: Sequence[str]) -> str:
+    """The value of an option that names one of a few things."""
+    if text not in known:
+        raise CleaveError(f"{option} {text}: must be one of {', '.join(known)}")
+    return text
 
 
 @app.command()
@@ -83,7 +127,7 @@ def inspect(
     fold: FoldOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the layers of a CNN: index, name, operator, output shape, MACs, weights, splittable axes."""
+    """Print the layers of a CNN. Index, name, operator, output shape, MACs, weights, and how each can be split."""
     graph = read_cnn(cnn, shape, fold).graph
     rows = show.layer_rows(graph)
     if as_json:
@@ -97,17 +141,30 @@ def models(
     names: Annotated[list[str], typer.Argument(help="Networks to write; none: list them")] = [],
     out: Annotated[Path, typer.Option("--out", help="Folder for the files")] = Path("."),
     seed: SeedOption = 0,
+    force: Annotated[bool, typer.Option("--force", help="Replace files that exist")] = False,
+    dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write networks of the zoo as ONNX files, with seeded random weights; or list them."""
+    """List or write the networks of the zoo. They are ONNX files with seeded random weights."""
     for name in names:
         if name not in zoo.NAMES:
             raise CleaveError(f"there is no network '{name}' in the zoo (it has {', '.join(zoo.NAMES)})")
     if not names:
-        _print_json(zoo.NAMES) if as_json else console.print("\n".join(zoo.NAMES), highlight=False)
+        _print_json(zoo.NAMES) if as_json else show.line(console, "\n".join(zoo.NAMES))
         return
-    files = [str(zoo.write(name, out, seed)) for name in names]
-    _print_json(files) if as_json else console.print("\n".join(files), markup=False, highlight=False)
+    files = [out / f"{name}.onnx" for name in names]
+    for file in files:
+        if file.exists() and not force:
+            raise CleaveError(f"{file}: exists already; use --force to replace it, or choose another folder with --out")
+    if dry_run:
+        show.line(console, f"dry run: would write {', '.join(map(str, files))}")
+        return
+    try:
+        for name in names:
+            zoo.write(name, out, seed)
+    except OSError as error:
+        raise CleaveError(f"{out}: cannot be written: {error.strerror}") from error
+    _print_json([str(file) for file in files]) if as_json else show.line(console, "\n".join(map(str, files)))
 
 
 @app.command()
@@ -116,11 +173,15 @@ def run(
     platform: PlatformOption,
     out: Annotated[Path | None, typer.Option("--out", help="Result folder [runs/CNN-PLATFORM]")] = None,
     chromosome: Annotated[str, typer.Option(help=f"One of {', '.join(KINDS)}")] = "hybrid",
-    splits: Annotated[int, typer.Option(min=1, help="Most parts of a layer (hybrid)")] = 2,
+    splits: Annotated[
+        int | None, typer.Option(min=1, help="Most parts of a layer, hybrid only [2]", show_default=False)
+    ] = None,
     shares: Annotated[str, typer.Option(help=f"Sizes of the parts: {', '.join(SHARES)}")] = "equal",
-    objectives: Annotated[str, typer.Option(help="What to minimise")] = "latency,energy,memory",
-    population: Annotated[int, typer.Option(min=4)] = 1000,
-    generations: Annotated[int, typer.Option(min=1)] = 100,
+    objectives: Annotated[
+        str, typer.Option(help="What to minimise, two or more of latency, energy, memory, period")
+    ] = "latency,energy,memory",
+    population: Annotated[int, typer.Option(min=4, help="Mappings in a generation")] = 1000,
+    generations: Annotated[int, typer.Option(min=1, help="Rounds of the search")] = 100,
     seed: SeedOption = 0,
     shape: ShapeOption = [],
     fold: FoldOption = False,
@@ -129,34 +190,48 @@ def run(
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Find the best mappings of a CNN onto a cluster, generate their programs, run them here, and check them."""
+    """Find the best mappings; generate, run and check their programs."""
+    settings = Settings(population, generations, seed, _objectives(objectives))
+    _one_of("--chromosome", chromosome, KINDS), _one_of("--shares", shares, SHARES)
     loaded, cluster = read_cnn(cnn, shape, fold), Platform.from_file(platform)
     out = out or Path("runs") / f"{loaded.graph.name}-{cluster.name}"
-    coding = job.Coding(chromosome, splits, shares)
-    settings = Settings(population, generations, seed, _objectives(objectives))
-    folder.check_free(out, force)
+    coding = job.Coding(chromosome, _splits(splits, cluster), shares)
+    job.check_place(out, force)
+    encoding, _ = job.prepare(loaded, cluster, coding)
     say = Console(stderr=True) if as_json else console
     show.announce(say, loaded.graph, cluster, coding, settings)
     if dry_run:
-        encoding, _ = job.prepare(loaded, cluster, coding)
-        say.print(f"dry run: {encoding.n_genes} genes; would write {out}", markup=False, highlight=False)
+        show.line(say, f"dry run: {encoding.n_genes} genes; would write {out}")
         return
-    with _progress(say) as progress:
-        bar = progress.add_task("searching", total=generations, best="")
+    progress = _progress(say)
+    bar = progress.add_task("searching", total=generations, best="")
 
-        def step(generation: int, best: Any) -> None:
-            text = "  ".join(shown(o, best[OBJECTIVES.index(o)]) for o in settings.objectives)
-            progress.update(bar, completed=generation, best=text)
+    def step(generation: int, best: Any) -> None:
+        columns = [OBJECTIVES.index(o) for o in settings.objectives]
+        text = "best " + "  ".join(shown(OBJECTIVES[k], best[k]) for k in columns)
+        progress.update(bar, completed=generation, best=text if np.isfinite(best).all() else "nothing fits yet")
 
-        def tell(text: str) -> None:
-            progress.console.print(text, markup=False, highlight=False)
+    def tell(text: str) -> None:
+        _stop(progress)  # the search is done
+        show.line(say, text)
 
+    progress.start()
+    try:
         outcome = job.run(loaded, cluster, coding, settings, out, force=force, check=check, progress=step, say=tell)
+    finally:
+        _stop(progress)
     if as_json:
         _print_json(json.loads((out / "summary.json").read_text()))
     else:
-        show.outcome(console, outcome, cluster, out)
+        show.outcome(console, outcome, cluster, generations, out)
     raise typer.Exit(0 if outcome.passed else 1)
+
+
+def _splits(asked: int | None, cluster: Platform) -> int:
+    devices = len(cluster.devices)
+    if asked is not None and asked > devices:
+        raise CleaveError(f"--splits {asked}: each part needs a device of its own; '{cluster.name}' has {devices}")
+    return asked or min(2, devices)
 
 
 def _objectives(text: str) -> tuple[str, ...]:
@@ -170,7 +245,13 @@ def _objectives(text: str) -> tuple[str, ...]:
 
 def _progress(target: Console) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
-    return Progress(*columns, TextColumn("best {task.fields[best]}"), TimeRemainingColumn(), console=target)
+    return Progress(*columns, TextColumn("{task.fields[best]}"), TimeRemainingColumn(), console=target)
+
+
+def _stop(progress: Progress) -> None:
+    """Once: each time it would print an empty line."""
+    if progress.live.is_started:
+        progress.stop()
 
 
 def _mapping(cnn: Cnn, cluster: Platform, mapping: Path, horizontal: Path | None) -> Mapping:
@@ -181,9 +262,7 @@ def _mapping(cnn: Cnn, cluster: Platform, mapping: Path, horizontal: Path | None
 
 def _joined(cnn: Cnn, mapping: Mapping, join: str) -> tuple[Cnn, Mapping]:
     """Apply ``--join``."""
-    if join not in ("use", "gather"):
-        raise CleaveError(f"--join {join}: must be use or gather")
-    if join == "use":
+    if _one_of("--join", join, JOINS) == "use":
         return cnn, mapping
     graph, moved = gathered(cnn.graph, mapping)
     return Cnn(graph, cnn.folded, cnn.shapes), moved
@@ -203,13 +282,13 @@ def generate(
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a bundle from a mapping: submodels, plan, one program a rank, rankfile and hostfile."""
+    """Make a bundle from a mapping. Submodels, plan, one program a rank, rankfile and hostfile."""
     loaded, cluster = read_cnn(cnn, shape, fold), Platform.from_file(platform)
     found = _mapping(loaded, cluster, mapping, horizontal)
     loaded, found = _joined(loaded, found, join)
-    folder.check_free(out, force)
+    job.check_place(out, force)
     if dry_run:
-        console.print(f"dry run: the mapping is right; would write {out}", markup=False, highlight=False)
+        show.line(console, f"dry run: the mapping is right; would write {out}")
         return
     planned = bundles.write_bundle(loaded.graph, cluster, found, loaded.source(), out, force)
     rows = show.rank_rows(planned.plan)
@@ -248,30 +327,39 @@ def convert(
     to: Annotated[str, typer.Option("--to", help="autodice, or cleave")] = "autodice",
     shape: ShapeOption = [],
     fold: FoldOption = False,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Turn a mapping into AutoDiCE's mapping.json and horizontal.json, or back."""
-    if to not in ("autodice", "cleave"):
-        raise CleaveError(f"--to {to}: must be autodice or cleave")
+    """Turn a mapping into AutoDiCE's two files, or back."""
+    _one_of("--to", to, ("autodice", "cleave"))
     loaded, cluster = read_cnn(cnn, shape, fold), Platform.from_file(platform)
     found = _mapping(loaded, cluster, mapping, horizontal)
     files = {"mapping.json": found.to_json(loaded.graph, cluster)}
     if to == "autodice":
         files["mapping.json"], files["horizontal.json"] = autodice.write(found, loaded.graph, cluster)
+    if out.is_dir() and any(out.iterdir()):
+        raise CleaveError(f"{out}: exists already; choose another place with --out")
+    job.check_place(out, False)
+    if dry_run:
+        show.line(console, f"dry run: the mapping is right; would write {', '.join(files)} to {out}")
+        return
     with folder.fresh(out) as draft:
         for name, text in files.items():
             (draft / name).write_text(text)
-    console.print(f"wrote {', '.join(files)} to {out}", markup=False, highlight=False)
+    written = [str(out / name) for name in files]
+    _print_json(written) if as_json else show.line(console, f"wrote {', '.join(written)}")
 
 
 @app.command()
 def verify(
     bundle: BundleArgument,
     cnn: Annotated[str | None, typer.Option("--cnn", help="The whole model, if it has moved")] = None,
-    frames: Annotated[int, typer.Option(min=1)] = 3,
+    frames: Annotated[int, typer.Option(min=1, help="Random frames to compare")] = 3,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a bundle here, one MPI process a rank, and compare its answer with the whole model's."""
+    """Run a bundle here and compare its answer with the whole model's. One MPI process a rank."""
+    _check_bundle(bundle)
     path = bundles.check_source(bundle, cnn_path(cnn) if cnn else None)
     found = verify_bundle(bundle, path, frames=frames, seed=seed)
     if as_json:
@@ -281,6 +369,14 @@ def verify(
     raise typer.Exit(0 if found.passed else 1)
 
 
+def _check_bundle(folder: Path) -> None:
+    """``CleaveError`` where it is no bundle; of a run's folder, with the bundles in it."""
+    inside = sorted(str(file.parent) for file in folder.glob("*/bundle.json"))
+    if inside and not (folder / "bundle.json").exists():
+        raise CleaveError(f"{folder}: is no bundle, but has some in it: {', '.join(inside)}")
+    bundles.read_source(folder)
+
+
 @app.command()
 def bench(
     bundle: BundleArgument,
@@ -288,8 +384,8 @@ def bench(
     frames: Annotated[int, typer.Option(min=1, help="Frames that count")] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a bundle here, frame by frame after a barrier, and report latency, compute, wait and memory."""
-    bundles.read_source(bundle)
+    """Run a bundle here and time it. Frame by frame after a barrier: latency, compute, wait and memory."""
+    _check_bundle(bundle)
     found = bench_bundle(bundle, warmup=warmup, frames=frames, provider=CPU)
     if as_json:
         sys.stdout.write(found.to_json())

@@ -12,6 +12,8 @@ from model.load import load
 from runtime.errors import CleaveError
 
 ZOO = "zoo:"
+LARGEST = 2**24
+"""Size of an axis that is believed; one more is a slip of the finger."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,16 +36,22 @@ def cnn_path(text: str) -> Path:
 
 def read_cnn(text: str, shapes: list[str], folded: bool) -> Cnn:
     """Load ``--cnn``, with ``--shape`` and ``--fold`` as given."""
-    sizes = dict(parse_shape(shape) for shape in shapes)
-    return Cnn(load(cnn_path(text), sizes, folded), folded, sizes)
+    sizes: dict[str, tuple[int, ...]] = {}
+    for name, size in map(parse_shape, shapes):
+        if sizes.setdefault(name, size) != size:
+            raise CleaveError(f"--shape {name}: is given twice, with different sizes")
+    path = cnn_path(text)
+    if path.is_dir():
+        raise CleaveError(f"{path}: is a folder; give an ONNX file or zoo:NAME")
+    return Cnn(load(path, sizes, folded), folded, sizes)
 
 
 def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """``name=1,3,224,224`` as name and sizes, each at least 1."""
+    """``name=1,3,224,224`` as name and sizes, each 1 to ``LARGEST``."""
     name, _, sizes = text.rpartition("=")
     words = sizes.split(",")
-    if not name or not all(w.strip().isdecimal() and int(w) > 0 for w in words):
-        raise CleaveError(f"--shape {text}: write it as INPUT=1,3,224,224, with sizes of at least 1")
+    if not name or not all(w.strip().isdecimal() and 0 < int(w) <= LARGEST for w in words):
+        raise CleaveError(f"--shape {text}: write it as INPUT=1,3,224,224, with whole sizes from 1 to {LARGEST}")
     return name, tuple(int(w) for w in words)
 
 

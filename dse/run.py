@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform as machine
+import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -22,10 +23,13 @@ from model.arrays import arrays
 from model.mapping import Mapping
 from model.planning import plan
 from model.platform import Platform
+from runtime.errors import CleaveError
+from runtime.launch import Mpirun
 
 BEST = {"best-latency": "latency_s", "best-energy": "energy_j", "best-memory": "memory_bytes"}
 """Folders of a run and the objective whose lowest point of the front each holds."""
 WITH_PERIOD = {**BEST, "best-period": "period_s"}
+NO_VERIFY = "with --no-verify the bundles are written without being run"
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,25 @@ def prepare(cnn: Cnn, platform: Platform, coding: Coding) -> tuple[Chromosome, p
     return chromosome(coding.kind, cnn.graph, g, devices, coding.splits, coding.shares, time_s), costs
 
 
+def check_place(out: Path, force: bool) -> None:
+    """``CleaveError`` unless the folder ``out`` can be made: what takes long should not fail at its end."""
+    folder.check_free(out, force)
+    parent = out
+    try:
+        parent = next(p for p in out.absolute().parents if p.exists())
+        tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=parent).cleanup()
+    except OSError as error:
+        raise CleaveError(f"{out}: cannot be written: {parent}: {error.strerror}") from error
+
+
+def check_mpi() -> None:
+    """``CleaveError`` unless bundles can be run here."""
+    try:
+        Mpirun.find()
+    except CleaveError as error:
+        raise CleaveError(*error.sentences, NO_VERIFY) from error
+
+
 def run(
     cnn: Cnn,
     platform: Platform,
@@ -83,7 +106,9 @@ def run(
     say: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
     """Do the whole job and leave its results in the folder ``out``."""
-    folder.check_free(out, force)
+    check_place(out, force)
+    if check:
+        check_mpi()
     encoding, costs = prepare(cnn, platform, coding)
     front = search(encoding, costs, settings, progress)
     with folder.fresh(out, force) as draft:
@@ -134,7 +159,10 @@ def _ship(
     if not check:
         return point
     say(f"{point.name}: running {len(point.mapping.devices)} MPI ranks here")
-    found = verify(target, cnn.graph.path, frames=1, seed=seed)
+    try:
+        found = verify(target, cnn.graph.path, frames=1, seed=seed)
+    except CleaveError as error:
+        raise CleaveError(*(f"{point.name}: {text}" for text in error.sentences), NO_VERIFY) from error
     return Shipped(point.name, point.objective, point.point, point.mapping, found)
 
 
@@ -150,7 +178,12 @@ def summarise(outcome: Outcome, cnn: Cnn, platform: Platform, coding: Coding, se
         "coefficients": {name: {"calibrated": coefficients.load(name).calibrated} for name in sets},
         "chromosome": asdict(coding),
         "settings": asdict(settings),
-        "front": {"points": len(front.genes), "hypervolume": float(front.volume[-1]), "evaluated": front.evaluated},
+        "front": {
+            "points": len(front.genes),
+            "hypervolume": float(front.volume[-1]),
+            "evaluated": front.evaluated,
+            "generations": len(front.best),
+        },
         "time": {
             "search_s": front.search_s,
             "decode_lower_price_s": front.scoring_s,

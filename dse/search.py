@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pymoo.algorithms.moo.nsga2 import NSGA2
 from pymoo.core.evaluator import Evaluator
+from pymoo.core.population import Population
 from pymoo.core.problem import Problem
 from pymoo.core.termination import NoTermination
 
@@ -46,10 +47,11 @@ class Settings:
 class Front:
     """What a search found: arrays that share an index, sorted by the objectives.
 
-    genes:  (n, n_genes) int; scores: (n, 4) float, see ``OBJECTIVES``, all of mappings that fit
+    genes:  (n, n_genes) int; scores: (n, 4) float, see ``OBJECTIVES``; of all mappings ever scored that fit and that
+            no other dominates: the population of NSGA-II forgets some when the front outgrows it
     best:   (generations, 4) lowest of each objective so far, among mappings that fit; inf before there is one
-    volume: (generations,) hypervolume of the front over the chosen objectives, relative to the box that the first
-            generation's front spans (its worst values); grows as the front does
+    volume: (generations,) hypervolume of the front over the chosen objectives, relative to the worst values among the
+            first mappings that fit; never falls. Fewer generations than asked for: no new mapping could be made
     evaluated: mappings scored; search_s, scoring_s: seconds of the whole search, and of decode + lower + price in it
     """
 
@@ -101,16 +103,16 @@ def search(
     first = head_start(chromosome, costs) if settings.head_start else np.empty((0, chromosome.n_genes), np.int64)
     algorithm = _algorithm(chromosome, settings, first)
     algorithm.setup(problem, termination=NoTermination(), seed=settings.seed, verbose=False)
-    history = _History(problem.columns)
+    history = _History(problem.columns, chromosome.n_genes)
     for generation in range(1, settings.generations + 1):
         offspring = algorithm.ask()
         if offspring is None or len(offspring) == 0:
             break  # every mapping that the operators can reach is known
         Evaluator().eval(problem, offspring)
         algorithm.tell(infills=offspring)
-        history.note(offspring, algorithm.pop)
+        history.note(offspring)
         progress(generation, history.best)
-    return _front(algorithm.pop, history, begin, problem.scoring_s)
+    return _front(history, begin, problem.scoring_s)
 
 
 def head_start(chromosome: Chromosome, costs: CostArrays) -> NDArray[np.int64]:
@@ -136,46 +138,55 @@ def _algorithm(chromosome: Chromosome, settings: Settings, first: NDArray[np.int
 
 
 class _History:
-    """Best values and hypervolume, generation by generation."""
+    """The front of all that was scored, best values and hypervolume, generation by generation."""
 
-    def __init__(self, columns: list[int]) -> None:
+    def __init__(self, columns: list[int], n_genes: int) -> None:
         self.columns = columns
+        self.scores = np.empty((0, len(OBJECTIVES)))
+        self.genes = np.empty((0, n_genes), dtype=np.int32)
         self.best = np.full(len(OBJECTIVES), np.inf)
         self.rows: list[NDArray[np.float64]] = []
         self.volumes: list[float] = []
         self.evaluated = 0
+        self.excess = np.inf
         self.reference: NDArray[np.float64] | None = None
 
-    def note(self, offspring: object, population: object) -> None:
-        scores = _fitting(offspring)[0]
-        self.evaluated += len(offspring)  # type: ignore[arg-type]
-        if len(scores):
-            self.best = np.minimum(self.best, scores.min(axis=0))
+    def note(self, offspring: Population) -> None:
+        """Take in a generation."""
+        excess = offspring.get("G")[:, 0]
+        fits = excess <= 0
+        self.evaluated += len(offspring)
+        self.excess = min(self.excess, excess.min())
+        scores = offspring.get("scores")[fits].astype(np.float64)
+        if self.reference is None and len(scores):
+            self.reference = scores[:, self.columns].max(axis=0)
+        self._keep(scores, offspring.get("X")[fits].astype(np.int32))
         self.rows.append(self.best)
-        self.volumes.append(self._volume(_fitting(population)[0][:, self.columns]))
+        self.volumes.append(self._volume())
 
-    def _volume(self, objectives: NDArray[np.float64]) -> float:
-        if not len(objectives):
-            return 0.0
+    def _keep(self, scores: NDArray[np.float64], genes: NDArray[np.int32]) -> None:
+        """Merge ``(k, 4)`` scores and ``(k, n_genes)`` genes into the front; of equal scores the first stays."""
+        self.best = np.min([self.best, *scores], axis=0)
+        scores, genes = np.vstack([self.scores, scores]), np.vstack([self.genes, genes])
+        keep = moocore.is_nondominated(scores[:, self.columns], keep_weakly=False) if len(scores) else []
+        self.scores, self.genes = scores[keep], genes[keep]
+
+    def _volume(self) -> float:
         if self.reference is None:
-            self.reference = objectives.max(axis=0)
+            return 0.0
+        objectives = self.scores[:, self.columns]
         inside = objectives[(objectives <= self.reference).all(axis=1)] / self.reference
         return float(moocore.hypervolume(inside, ref=np.ones(len(self.columns)))) if len(inside) else 0.0
 
 
-def _fitting(population: object) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-    """(k, 4) scores and (k, n_genes) genes of the individuals that fit the devices' memory."""
-    fits = population.get("G")[:, 0] <= 0  # type: ignore[attr-defined]
-    scores = population.get("scores")[fits].astype(np.float64)  # type: ignore[attr-defined]
-    return scores.reshape(-1, len(OBJECTIVES)), population.get("X")[fits].astype(np.int32)  # type: ignore[attr-defined]
-
-
-def _front(population: object, history: _History, begin: float, scoring_s: float) -> Front:
-    scores, genes = _fitting(population)
+def _front(history: _History, begin: float, scoring_s: float) -> Front:
+    scores, genes = history.scores, history.genes
     if not len(scores):
-        raise CleaveError("no mapping was found that fits the devices' memory; add devices, or raise the limits")
-    keep = np.flatnonzero(moocore.is_nondominated(scores[:, history.columns], keep_weakly=False))
-    order = keep[np.lexsort([*genes[keep].T[::-1], *scores[keep][:, history.columns[::-1]].T])]
+        raise CleaveError(
+            f"no mapping was found that fits the devices' memory; the closest needs {history.excess / 1e6:.1f} MB more "
+            "than a device has: raise the limits (memory=), add devices, or search longer"
+        )
+    order = np.lexsort([*genes.T[::-1], *scores[:, history.columns[::-1]].T])
     return Front(
         genes=genes[order],
         scores=scores[order],

@@ -101,8 +101,11 @@ def warn_uncalibrated(console: Console, cluster: Platform) -> None:
              "good for comparing mappings, not as promises.")  # fmt: skip
 
 
-def outcome(console: Console, found: Outcome, cluster: Platform, out: Path) -> None:
-    """The end of ``dse run``. Energy and memory are those of the device that has most of them."""
+def outcome(console: Console, found: Outcome, cluster: Platform, generations: int, out: Path) -> None:
+    """The end of ``dse run``, for which ``generations`` were asked for.
+
+    Energy and memory are those of the device that has most of them.
+    """
     front = found.front
     rows = []
     for s in found.shipped:
@@ -114,6 +117,8 @@ def outcome(console: Console, found: Outcome, cluster: Platform, out: Path) -> N
     share = front.scoring_s / front.search_s
     line(console, f"{front.evaluated} mappings in {front.search_s:.1f} s, {share:.0%} of it decode + lower + price; "
          f"{len(front.genes)} points on the front")  # fmt: skip
+    if len(front.best) < generations:
+        line(console, f"stopped after generation {len(front.best)}: no new mapping could be made")
     line(console, f"results in {out}: front.csv, front.json, front.png, convergence.csv, convergence.png, summary.json")
 
 
@@ -212,20 +217,27 @@ def price(console: Console, graph: Graph, cluster: Platform, found: Priced) -> N
 
 
 def _price_devices(console: Console, rows: list[dict[str, Any]], latency_s: float) -> None:
-    headers = ["device", "compute ms", "transfer ms", "join wait ms", "busy", "energy J", "weights MB"]
-    headers += ["activations MB", "buffers MB", "memory MB"]
-    cells = [
+    """Two tables, so that each fits a terminal of 80 columns."""
+    times = [
         [
             r["device"],
             *[f"{r[k] * 1e3:.2f}" for k in ("compute_s", "communicate_s", "wait_s")],
             f"{r['compute_s'] / latency_s:.0%}" if latency_s else "",
-            f"{r['energy_j']:.3f}",
-            *[f"{r[k] / 1e6:.1f}" for k in ("weights_bytes", "activations_bytes", "buffers_bytes", "memory_bytes")],
+            f"{r['energy_j']:.3g}",
         ]
         for r in rows
     ]
     line(console, "")
-    console.print(table(headers, cells))
+    console.print(table(["device", "compute ms", "transfer ms", "join wait ms", "busy", "energy J"], times))
+    line(console, "")
+    headers = ["device", "weights MB", "activations", "buffers", "the rest", "memory MB"]
+    console.print(table(headers, [[r["device"], *[f"{size / 1e6:.1f}" for size in _sizes(r)]] for r in rows]))
+
+
+def _sizes(row: dict[str, Any]) -> list[float]:
+    """Weights, activations, buffers, what the process needs besides, and all of it, in bytes."""
+    held = [row[key] for key in ("weights_bytes", "activations_bytes", "buffers_bytes")]
+    return [*held, row["memory_bytes"] - sum(held), row["memory_bytes"]]
 
 
 def bench(console: Console, bundle: Path, found: Bench) -> None:

@@ -1,0 +1,221 @@
+"""The models of segments: they run alone, hold the weights of their shards and no others, and keep their stamps."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import ModelProto, numpy_helper
+
+from codegen.slicing import segment_model
+from model.graph import Graph
+from model.load import load
+from model.mapping import Mapping, Shard
+from model.planning import plan
+from tests.tiny_cnn import (
+    NEWEST,
+    assert_cut_exactly,
+    branches,
+    examples,
+    graph_of,
+    network,
+    node,
+    platform,
+    random_mapping,
+    run_whole,
+    runs,
+    weight,
+)
+
+DEVICES = 4
+
+
+def cut(graph: Graph, mapping: Mapping) -> dict[str, ModelProto]:
+    """The segments of a mapping by file name."""
+    assert mapping.check(graph, platform(DEVICES)) == []
+    planned = plan(graph, platform(DEVICES), mapping)
+    return {run.file: segment_model(graph, planned, run) for run in runs(planned)}
+
+
+def split(*boxes: tuple[int, int], layer: int = 0) -> list[Shard]:
+    """Shards of one layer on devices 0, 1, …"""
+    return [Shard(layer, start, stop, device) for device, (start, stop) in enumerate(boxes)]
+
+
+def weights(model: ModelProto) -> dict[str, np.ndarray]:
+    return {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+
+
+def one_layer(folder: Path, layer: onnx.NodeProto, shape: tuple[int, ...], **constants: np.ndarray) -> Graph:
+    return graph_of(folder, network([layer], {"x": shape}, ["y"], constants))
+
+
+@pytest.mark.parametrize(("opset", "ir"), [(9, 3), (9, 8), (13, 7), (NEWEST, 10)])
+@given(draw=st.randoms(use_true_random=False))
+@examples(6)
+def test_segments_are_sound_models_that_run_alone(
+    opset: int, ir: int, draw: random.Random, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    graph = graph_of(tmp_path_factory.mktemp("sound"), branches(opset, ir))
+    cluster = platform(DEVICES)
+    planned = plan(graph, cluster, random_mapping(draw, graph, DEVICES))
+    for rank in planned.plan.ranks:
+        for run in rank.runs:
+            model = segment_model(graph, planned, run)
+            onnx.checker.check_model(model, full_check=True)
+            assert model.ir_version == ir
+            assert [(o.domain, o.version) for o in model.opset_import] == [("", opset)]
+            fixed = set(weights(model))
+            declared = tuple(i.name for i in model.graph.input if i.name not in fixed)
+            assert declared == run.inputs
+            assert tuple(o.name for o in model.graph.output) == run.outputs
+            assert (fixed <= {i.name for i in model.graph.input}) == (ir == 3 or not fixed)
+            values = {name: np.ones(rank.buffer(name).shape, np.float32) for name in run.inputs}
+            made = run_whole(model, values)
+            assert {n: (v.shape, v.dtype.name) for n, v in made.items()} == {
+                n: (rank.buffer(n).shape, rank.buffer(n).dtype) for n in run.outputs
+            }
+
+
+@given(draw=st.randoms(use_true_random=False))
+@examples(20)
+def test_every_node_computes_something_and_every_weight_is_used(
+    draw: random.Random, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    graph = graph_of(tmp_path_factory.mktemp("used"), branches())
+    for model in cut(graph, random_mapping(draw, graph, DEVICES)).values():
+        read = {name for n in model.graph.node for name in n.input}
+        made = [name for n in model.graph.node for name in n.output]
+        outputs = {o.name for o in model.graph.output}
+        assert len(set(made)) == len(made)
+        assert set(weights(model)) <= read
+        assert set(made) <= read | outputs
+        assert len({n.name for n in model.graph.node}) == len(model.graph.node)
+        assert all(tensor.size for tensor in weights(model).values())
+
+
+def test_weights_and_bias_of_a_convolution_are_cut(tmp_path: Path) -> None:
+    w, b = weight(7, 3, 2, 2), weight(7)
+    graph = one_layer(tmp_path, node("Conv", ["x", "w", "b"], ["y"], "conv"), (1, 3, 4, 4), w=w, b=b)
+    models = cut(graph, Mapping.of(split((0, 2), (2, 7))))
+    found = weights(models["rank01/segment000.onnx"])
+    assert set(found) == {"w[2:7]", "b[2:7]"}
+    np.testing.assert_array_equal(found["w[2:7]"], w[2:7])
+    np.testing.assert_array_equal(found["b[2:7]"], b[2:7])
+    (layer,) = models["rank01/segment000.onnx"].graph.node
+    assert (layer.name, list(layer.output)) == ("conv[:,2:7]", ["y[:,2:7]"])
+
+
+def test_weights_together_are_the_whole_once(tmp_path: Path) -> None:
+    w = weight(9, 4, 1, 1)
+    graph = one_layer(tmp_path, node("Conv", ["x", "w"], ["y"]), (1, 4, 4, 4), w=w)
+    models = cut(graph, Mapping.of(split((0, 4), (4, 5), (5, 9))))
+    pieces = [value for model in models.values() for value in weights(model).values()]
+    np.testing.assert_array_equal(np.concatenate(pieces), w)
+
+
+@pytest.mark.parametrize(("trans_b", "shape", "name"), [(0, (4, 6), "w[:,2:6]"), (1, (6, 4), "w[2:6]")])
+def test_a_fully_connected_layer_is_cut_along_its_outputs(
+    trans_b: int, shape: tuple[int, int], name: str, tmp_path: Path
+) -> None:
+    w = weight(*shape)
+    graph = one_layer(tmp_path, node("Gemm", ["x", "w", "c"], ["y"], transB=trans_b), (1, 4), w=w, c=weight(6))
+    found = weights(cut(graph, Mapping.of(split((0, 2), (2, 6))))["rank01/segment000.onnx"])
+    assert set(found) == {name, "c[2:6]"}
+    np.testing.assert_array_equal(found[name], w[2:6] if trans_b else w[:, 2:6])
+
+
+def test_a_grouped_convolution_keeps_whole_groups_and_their_attributes(tmp_path: Path) -> None:
+    layer = node("Conv", ["x", "w"], ["y"], "conv", group=4, pads=[1, 0, 1, 0], auto_pad="NOTSET")
+    graph = one_layer(tmp_path, layer, (1, 8, 5, 5), w=weight(12, 2, 3, 3))
+    models = cut(graph, Mapping.of(split((0, 9), (9, 12))))
+    groups = []
+    for conv in [n for model in models.values() for n in model.graph.node if n.op_type == "Conv"]:
+        attributes = {a.name: onnx.helper.get_attribute_value(a) for a in conv.attribute}
+        assert attributes["pads"] == [1, 0, 1, 0]
+        groups.append(attributes["group"])
+    assert groups == [3, 1]
+
+
+def test_a_whole_layer_is_the_node_of_the_file(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, branches())
+    (model,) = cut(graph, Mapping.whole(graph, [0] * len(graph.layers))).values()
+    assert list(model.graph.node) == [layer.node for layer in graph.layers]
+    assert set(weights(model)) == set(graph.constants)
+
+
+def test_a_weight_that_two_layers_share_is_in_a_segment_once(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, branches())
+    first, second = graph.by_name["first"].index, graph.by_name["second"].index
+    rest = [s for s in Mapping.whole(graph, [0] * len(graph.layers)).shards if s.layer not in (first, second)]
+    halves = Mapping.of([*rest, *split((0, 4), (4, 8), layer=first), *split((0, 4), (4, 8), layer=second)])
+    names = [name for model in cut(graph, halves).values() for name in weights(model) if name.startswith("shared")]
+    assert sorted(set(names)) == ["shared[0:4]", "shared[4:8]"]
+    assert_cut_exactly(graph, halves, DEVICES)
+    uneven = Mapping.of([*rest, Shard(first, 0, 8, 0), *split((0, 3), (3, 8), layer=second)])
+    assert_cut_exactly(graph, uneven, DEVICES)
+
+
+def concat(folder: Path, opset: int) -> Graph:
+    nodes = [node("Relu", ["a"], ["r"], "relu"), node("Concat", ["r", "k", "b"], ["y"], "join", axis=1)]
+    inputs = {"a": (1, 4, 2), "b": (1, 3, 2)}
+    return graph_of(folder, network(nodes, inputs, ["y"], {"k": weight(1, 5, 2)}, opset))
+
+
+def test_a_concat_leaves_out_what_its_box_needs_nothing_of(tmp_path: Path) -> None:
+    graph = concat(tmp_path, NEWEST)
+    mapping = Mapping.of([Shard(0, 0, 4, 0), *split((0, 4), (4, 6), (6, 10), (10, 12), layer=1)])
+    models = cut(graph, mapping)
+    joins = [n for model in models.values() for n in model.graph.node if n.name.startswith("join")]
+    assert [list(n.input) for n in joins] == [["r"], ["k[:,0:2]"], ["k[:,2:5]", "b[:,0:1]"], ["b[:,1:3]"]]
+    assert_cut_exactly(graph, mapping, DEVICES)
+
+
+@pytest.mark.parametrize(("opset", "inputs"), [(9, 1), (10, 4), (NEWEST, 4)])
+def test_slices_are_written_as_the_opset_asks(opset: int, inputs: int, tmp_path: Path) -> None:
+    """Device 0 holds all of the ReLU, and joins a part of it."""
+    graph = concat(tmp_path, opset)
+    mapping = Mapping.of([Shard(0, 0, 4, 0), Shard(1, 0, 2, 0), Shard(1, 2, 12, 1)])
+    models = cut(graph, mapping)
+    slices = [n for model in models.values() for n in model.graph.node if n.op_type == "Slice"]
+    assert [len(n.input) for n in slices] == [inputs]
+    assert_cut_exactly(graph, mapping, DEVICES)
+
+
+def test_a_held_piece_is_trimmed_once_for_all_its_readers(tmp_path: Path) -> None:
+    nodes = [
+        node("Relu", ["x"], ["r"]),
+        node("Neg", ["r"], ["n"]),
+        node("Abs", ["r"], ["a"]),
+        node("Sum", ["n", "a"], ["y"]),
+    ]
+    graph = graph_of(tmp_path, network(nodes, {"x": (1, 8)}, ["y"]))
+    mapping = Mapping.of([Shard(0, 0, 8, 0), *[s for i in (1, 2, 3) for s in split((0, 3), (3, 8), layer=i)]])
+    first = cut(graph, mapping)["rank00/segment001.onnx"]
+    assert [n.op_type for n in first.graph.node].count("Slice") == 1
+    assert_cut_exactly(graph, mapping, DEVICES)
+
+
+def test_weights_in_external_files_come_into_the_segments(tmp_path: Path) -> None:
+    w = weight(8, 3, 5, 5)
+    layers = [node("Conv", ["x", "w"], ["c"]), node("Conv", ["c", "v"], ["y"])]
+    model = network(layers, {"x": (1, 3, 6, 6)}, ["y"], {"w": w, "v": weight(4, 8, 1, 1)})
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.bin", size_threshold=0)
+    graph = load(tmp_path / "m.onnx")
+    mapping = Mapping.of([*split((0, 3), (3, 8)), Shard(1, 0, 4, 2)])
+    for model in cut(graph, mapping).values():
+        assert not any(t.external_data for t in model.graph.initializer)
+    assert_cut_exactly(graph, mapping, DEVICES)
+
+
+def test_attributes_and_names_with_blanks_survive(tmp_path: Path) -> None:
+    layer = node("Conv", ["in put", "w 1"], ["out/put:0"], "conv 1", pads=[1, 0, 0, 1], strides=[2, 1])
+    graph = graph_of(tmp_path, network([layer], {"in put": (1, 3, 6, 6)}, ["out/put:0"], {"w 1": weight(6, 3, 2, 2)}))
+    mapping = Mapping.of(split((0, 1), (1, 6)))
+    assert_cut_exactly(graph, mapping, DEVICES)
+    assert cut(graph, mapping)["rank01/segment000.onnx"].graph.node[0].name == "conv 1[:,1:6]"

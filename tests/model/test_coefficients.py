@@ -1,0 +1,163 @@
+"""Coefficient files: what is read, what is refused, and which coefficient prices which layer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from onnx import NodeProto
+
+from model import coefficients
+from model.boxes import RULES
+from runtime.errors import CleaveError
+from tests.tiny_cnn import graph_of, network, node, weight
+
+
+def body() -> dict[str, Any]:
+    """A set that can be read: one unit, every kind alike."""
+    layer = {"macs_per_cycle": 2.0, "overhead_s": 0.001, "power_w": 3.0}
+    memory = {"memory_weights": 1.0, "memory_activations": 1.0, "memory_buffers": 1.0, "memory_bias_bytes": 5.0}
+    layers = {kind: dict(layer) for kind in coefficients.KINDS}
+    unit = {"frequency_hz": 1e9, "threads": 4, "communication_w": 1.5, **memory, "layers": layers}
+    rest = {"name": "mine", "calibrated": True, "provenance": "made up"}
+    return {"format": "cleave-coefficients", "version": 1, **rest, "units": {"cpu": unit}}
+
+
+def test_a_set_is_read_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text(json.dumps(body()))
+    found = coefficients.load(str(tmp_path / "mine.json"))
+    assert (found.name, found.calibrated, found.provenance) == ("mine", True, "made up")
+    unit = found.unit("cpu")
+    assert (unit.frequency_hz, unit.threads, unit.communication_w, unit.memory_bias_bytes) == (1e9, 4, 1.5, 5.0)
+    assert set(unit.layers) == set(coefficients.KINDS)
+    assert unit.layers["fc"] == coefficients.LayerCost(2.0, 0.001, 3.0)
+
+
+@pytest.mark.parametrize("name", coefficients.shipped())
+def test_shipped_sets_are_sound_and_say_that_they_are_not_measured(name: str) -> None:
+    found = coefficients.load(name)
+    assert found.name == name
+    assert not found.calibrated
+    assert len(found.provenance) > 40
+    for unit in found.units.values():
+        assert min(unit.memory_weights, unit.memory_activations, unit.memory_buffers) > 0
+        assert all(min(c.macs_per_cycle, c.power_w) > 0 and c.overhead_s >= 0 for c in unit.layers.values())
+
+
+def test_the_boards_of_the_thesis_are_shipped() -> None:
+    assert {"generic", "jetson-xavier-nx"} <= set(coefficients.shipped())
+    assert set(coefficients.load("jetson-xavier-nx").units) == {"cpu", "gpu"}
+
+
+def test_a_set_that_is_nowhere_is_named() -> None:
+    with pytest.raises(CleaveError, match=r"^coefficients 'nowhere' are neither shipped \(generic, .*\) nor a file$"):
+        coefficients.load("nowhere")
+
+
+def test_a_unit_without_figures_is_named() -> None:
+    found = coefficients.parse(json.dumps(body()), "mine.json")
+    with pytest.raises(CleaveError, match=r"^coefficients 'mine' have no figures for a gpu \(only cpu\)$"):
+        found.unit("gpu")
+
+
+def without(*path: str) -> Callable[[dict], None]:
+    def change(whole: dict) -> None:
+        for key in path[:-1]:
+            whole = whole[key]
+        del whole[path[-1]]
+
+    return change
+
+
+def put(value: Any, *path: str) -> Callable[[dict], None]:
+    def change(whole: dict) -> None:
+        for key in path[:-1]:
+            whole = whole[key]
+        whole[path[-1]] = value
+
+    return change
+
+
+POSITIVE = r"mine.json: cpu: frequency_hz, threads and macs_per_cycle must be more than 0"
+UNREADABLE = r"mine.json: is no coefficient file that this version can read"
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (put("cleave-plan", "format"), r"mine.json: is no cleave-coefficients of version 1"),
+        (put(2, "version"), r"mine.json: is no cleave-coefficients of version 1"),
+        (without("units", "cpu", "layers", "fc"), r"mine.json: cpu: no coefficient for fc"),
+        (without("provenance"), UNREADABLE),
+        (without("units"), UNREADABLE),
+        (without("units", "cpu", "threads"), UNREADABLE),
+        (without("units", "cpu", "layers", "fc", "power_w"), UNREADABLE),
+        (put(1.0, "units", "cpu", "speed"), UNREADABLE),
+        (put(1.0, "units", "cpu", "layers", "fc", "speed"), UNREADABLE),
+        (put([], "units"), UNREADABLE),
+        (put("fast", "units", "cpu", "frequency_hz"), UNREADABLE),
+        (put(0.0, "units", "cpu", "frequency_hz"), POSITIVE),
+        (put(0, "units", "cpu", "threads"), POSITIVE),
+        (put(-1.0, "units", "cpu", "layers", "fc", "macs_per_cycle"), POSITIVE),
+    ],
+)
+def test_a_wrong_set_is_refused(change: Callable[[dict], None], sentence: str) -> None:
+    whole = body()
+    change(whole)
+    with pytest.raises(CleaveError, match=sentence):
+        coefficients.parse(json.dumps(whole), "mine.json")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "{"])
+def test_a_file_of_something_else_is_no_set(text: str) -> None:
+    with pytest.raises(CleaveError, match=UNREADABLE):
+        coefficients.parse(text, "mine.json")
+
+
+# --- kinds ---
+
+
+def conv(kernel: tuple[int, ...], group: int = 1, op: str = "Conv", **attributes: object) -> tuple[NodeProto, dict]:
+    return node(op, ["x", "w"], ["y"], group=group, **attributes), {"w": weight(4, 4 // group, *kernel)}
+
+
+@pytest.mark.parametrize(
+    ("layer", "kind"),
+    [
+        (conv((3, 3)), "conv_winograd"),
+        (conv((3, 3), strides=[1, 1], dilations=[1, 1], pads=[1] * 4), "conv_winograd"),
+        (conv((3, 3), strides=[2, 1]), "conv_im2col"),
+        (conv((3, 3), dilations=[1, 2]), "conv_im2col"),
+        (conv((3, 3), group=2), "conv_im2col"),
+        (conv((1, 1)), "conv_im2col"),
+        (conv((5, 5)), "conv_im2col"),
+        (conv((3, 1)), "conv_im2col"),
+        (conv((3, 3), op="ConvTranspose"), "conv_im2col"),
+        ((node("GlobalAveragePool", ["x"], ["y"]), {}), "pool"),
+        ((node("BatchNormalization", ["x", "v", "v", "v", "v"], ["y"]), {"v": abs(weight(4)) + 1}), "norm"),
+        ((node("LRN", ["x"], ["y"], size=3), {}), "lrn"),
+        ((node("Relu", ["x"], ["y"]), {}), "activation"),
+        ((node("Mul", ["x", "x"], ["y"]), {}), "elementwise"),
+        ((node("Softmax", ["x"], ["y"]), {}), "softmax"),
+        ((node("Concat", ["x", "x"], ["y"], axis=1), {}), "move"),
+        ((node("Flatten", ["x"], ["y"]), {}), "view"),
+        ((node("Erf", ["x"], ["y"]), {}), "other"),
+    ],
+)
+def test_which_coefficient_prices_a_layer(layer: tuple[NodeProto, dict], kind: str, tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, network([layer[0]], {"x": (1, 4, 9, 9)}, ["y"], layer[1]))
+    assert coefficients.kind(graph, graph.layers[0]) == kind
+
+
+@pytest.mark.parametrize("op", ["Gemm", "MatMul"])
+def test_a_fully_connected_layer_has_its_own_coefficient(op: str, tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, network([node(op, ["x", "w"], ["y"])], {"x": (1, 4)}, ["y"], {"w": weight(4, 3)}))
+    assert coefficients.kind(graph, graph.layers[0]) == "fc"
+
+
+def test_every_kind_of_the_table_is_known() -> None:
+    assert set(coefficients._KIND_OF.values()) <= set(coefficients.KINDS)
+    assert {"Conv", "ConvTranspose", "Add", "MaxPool", "Gemm"} <= set(RULES)
