@@ -12,11 +12,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import onnx
-
 from codegen import render
 from codegen.folder import fresh
-from codegen.slicing import segment_model
+from codegen.slicing import segment
+from model import wire
 from model.graph import Graph
 from model.mapping import Mapping, checked
 from model.planning import Planned, plan
@@ -25,8 +24,6 @@ from runtime.errors import CleaveError
 
 FORMAT = "cleave-bundle"
 VERSION = 1
-INLINE_BYTES = 1_800_000_000
-"""Segments above this keep their weights in a file beside them: a protobuf message ends at 2 GB."""
 
 
 @dataclass(frozen=True)
@@ -62,19 +59,12 @@ def fill(folder: Path, graph: Graph, platform: Platform, mapping: Mapping, plann
     (folder / "mapping.json").write_text(mapping.to_json(graph, platform))
     for rank in planned.plan.ranks:
         for run in rank.runs:
-            _save(segment_model(graph, planned, run), folder / run.file)
+            (folder / run.file).parent.mkdir(exist_ok=True)
+            segment(graph, planned, run).save(folder / run.file)
     files = {str(f.relative_to(folder)): file_hash(f) for f in sorted(folder.rglob("*")) if f.is_file()}
     cnn = {"path": str(origin.path), "sha256": origin.sha256, "folded": origin.folded, "shapes": origin.shapes}
     body = {"format": FORMAT, "version": VERSION, "cnn": cnn, "platform": platform.name, "files": files}
     (folder / "bundle.json").write_text(json.dumps(body, indent=1) + "\n")
-
-
-def _save(model: onnx.ModelProto, file: Path) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    if model.ByteSize() < INLINE_BYTES:
-        onnx.save_model(model, file)
-    else:
-        onnx.save_model(model, file, save_as_external_data=True, location=file.name + ".data")
 
 
 def read_source(bundle: Path) -> Source:
@@ -107,10 +97,11 @@ def check_source(bundle: Path, cnn: Path | None = None) -> Path:
 def model_hash(path: Path) -> str:
     """SHA-256 of a model file and of its external data, in order of first mention."""
     digest = hashlib.sha256(file_hash(path).encode())
-    model = onnx.load(path, format="protobuf", load_external_data=False)
-    external = {e.value: None for t in model.graph.initializer for e in t.external_data if e.key == "location"}
+    tensors = wire.scan(path).graph.initializer
+    external = {e.value: None for t in tensors for e in t.external_data if e.key == "location"}
     for name in external:
-        digest.update(file_hash(path.parent / name).encode())
+        if name != path.name:
+            digest.update(file_hash(path.parent / name).encode())
     return digest.hexdigest()
 
 

@@ -11,12 +11,13 @@ from model import boxes, windows
 from model.graph import Graph, Layer
 from runtime.plan import Part
 
-WINDOWED = frozenset({"Conv", "MaxPool", "AveragePool", "LpPool"})
+CONVOLUTIONS = frozenset({"Conv", "QLinearConv", "ConvInteger"})
+WINDOWED = CONVOLUTIONS | {"MaxPool", "AveragePool", "LpPool"}
 
 
 def adapt(node: onnx.NodeProto, graph: Graph, layer: Layer, rule: boxes.Rule, part: Part) -> None:
     """Change the attributes of ``node``, a copy of the layer's, to those of ``part``."""
-    if part.axis == boxes.CHANNELS and layer.op == "Conv" and layer.integer("group", 1) > 1:
+    if part.axis == boxes.CHANNELS and layer.op in CONVOLUTIONS and layer.integer("group", 1) > 1:
         _set(node, {"group": (part.stop - part.start) // rule.grain})
     if part.axis == boxes.ROWS and layer.op in WINDOWED:
         pads = windows.padding(graph, layer, part.start, part.stop)

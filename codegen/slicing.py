@@ -6,14 +6,17 @@ nodes and tensors keep their names (a part carries its box, ``conv1[:,0:48]``).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from codegen import nodes
-from model import boxes, pieces
+from model import boxes, pieces, wire
 from model.boxes import Need
 from model.graph import Graph, Layer
 from model.mapping import extent
@@ -23,13 +26,44 @@ from runtime.plan import Part, Run
 
 SLICE_BY_INPUTS = 10
 """Opset from which Slice takes its bounds as inputs, not attributes."""
+INLINE_BYTES = 1_800_000_000
 OPTIONAL_BIAS = 11
 """Opset from which Gemm may leave out its third input."""
 
 
-def segment_model(graph: Graph, planned: Planned, run: Run) -> onnx.ModelProto:
-    """The ONNX model of one segment."""
-    return _Cutter(graph, planned, run).model()
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """The ONNX model of a segment: its graph with the small weights, and the large ones apart, not yet copied."""
+
+    light: onnx.ModelProto
+    weights: dict[str, np.ndarray]
+
+    def model(self) -> onnx.ModelProto:
+        """The whole model in memory."""
+        found = onnx.ModelProto()
+        found.CopyFrom(self.light)
+        found.graph.initializer.extend(numpy_helper.from_array(v, n) for n, v in self.weights.items())
+        return found
+
+    def save(self, path: Path) -> None:
+        """Write the model; each byte of a weight goes straight from where it lies.
+
+        Above ``INLINE_BYTES`` the weights go to a file beside it: a protobuf message ends at 2 GB.
+        """
+        with path.open("wb") as file:
+            if sum(value.nbytes for value in self.weights.values()) < INLINE_BYTES:
+                wire.write(file, self.light, self.weights.items())
+                return
+            apart = onnx.ModelProto()
+            apart.CopyFrom(self.light)
+            with path.with_name(path.name + ".data").open("wb") as data:
+                apart.graph.initializer.extend(wire.write_apart(data, self.weights.items()))
+            file.write(apart.SerializeToString(deterministic=True))
+
+
+def segment(graph: Graph, planned: Planned, run: Run) -> Segment:
+    """Cut one segment."""
+    return _Cutter(graph, planned, run).segment()
 
 
 class _Cutter:
@@ -40,32 +74,43 @@ class _Cutter:
         self.pieces = planned.pieces
         self.opset = dict(graph.opsets).get("", 1)
         self.nodes: list[onnx.NodeProto] = []
-        self.weights: dict[str, TensorProto] = {}
+        self.weights: dict[str, np.ndarray] = {}
+        self.packed: list[TensorProto] = []
         self.held: dict[str, list[Piece]] = {}
         self.joined: dict[Piece, str] = {}
         self.trimmed: set[str] = set()
         for name in run.inputs:
             self._hold(self.pieces[name])
 
-    def model(self) -> onnx.ModelProto:
+    def segment(self) -> Segment:
         for part in self.run.parts:
             self._compute(part)
         for name in self.run.outputs:
             self._have(self.pieces[name])
         inputs, outputs = self._infos(self.run.inputs), self._infos(self.run.outputs)
         if self.graph.ir_version < 4:
-            inputs += [helper.make_tensor_value_info(n, t.data_type, t.dims) for n, t in self.weights.items()]
+            inputs += [_info(name, value.dtype, value.shape) for name, value in self.weights.items()]
+        small = [numpy_helper.from_array(v, n) for n, v in self.weights.items() if v.nbytes <= wire.LARGE_BYTES]
+        large = {n: v for n, v in self.weights.items() if v.nbytes > wire.LARGE_BYTES}
         name = f"{self.graph.name}/{self.run.file.removesuffix('.onnx')}"
-        body = helper.make_graph(self.nodes, name, inputs, outputs, initializer=list(self.weights.values()))
+        body = helper.make_graph(self.nodes, name, inputs, outputs, initializer=small + self.packed)
         opsets = [helper.make_opsetid(domain, version) for domain, version in self.graph.opsets]
-        return helper.make_model(body, opset_imports=opsets, ir_version=self.graph.ir_version, producer_name="cleave")
+        version = self.graph.ir_version
+        light = helper.make_model(body, opset_imports=opsets, ir_version=version, producer_name="cleave")
+        helper.set_model_props(light, self._properties())
+        return Segment(light, large)
+
+    def _properties(self) -> dict[str, str]:
+        """What the segment is, for who opens it: rank, and each part with the nodes of the file it does the work of."""
+        parts = [{"part": p.label, "origins": self.graph.by_name[p.layer].origins} for p in self.run.parts]
+        rank = self.run.file.split("/")[0]
+        return {"cleave.cnn": self.graph.name, "cleave.rank": rank, "cleave.parts": json.dumps(parts)}
 
     def _infos(self, names: Iterable[str]) -> list[onnx.ValueInfoProto]:
         found = []
         for name in names:
             piece = self.pieces[name]
-            dtype = helper.np_dtype_to_tensor_dtype(np.dtype(self.graph.tensors[piece.tensor].dtype))
-            found.append(helper.make_tensor_value_info(name, dtype, pieces.shape(self.graph, piece)))
+            found.append(_info(name, np.dtype(self.graph.tensors[piece.tensor].dtype), pieces.shape(self.graph, piece)))
         return found
 
     def _hold(self, piece: Piece) -> None:
@@ -123,7 +168,7 @@ class _Cutter:
 
     def _constant(self, name: str, value: np.ndarray) -> str:
         """Add a small constant that the file does not have."""
-        self.weights[name] = numpy_helper.from_array(value, name)
+        self.weights[name] = value
         return name
 
     def _input(self, name: str, need: Need, part: Part) -> str | None:
@@ -140,15 +185,23 @@ class _Cutter:
         shape = self.graph.tensors[name].shape
         low, high = need.interval(part.start, part.stop, shape[need.axis]) if need.axis >= 0 else (0, 0)
         if need.axis < 0 or (low, high) == (0, shape[need.axis]):
-            self.weights.setdefault(name, _own_data(self.graph, name))
-            return name
+            return self._whole_weight(name)
         if low == high:
             return None
         cut = f"{name}[{':,' * need.axis}{low}:{high}]"
         if cut not in self.weights:
-            box = (slice(None),) * need.axis + (slice(low, high),)
-            self.weights[cut] = numpy_helper.from_array(np.ascontiguousarray(self.graph.constant(name)[box]), cut)
+            self.weights[cut] = self.graph.constant(name)[(slice(None),) * need.axis + (slice(low, high),)]
         return cut
+
+    def _whole_weight(self, name: str) -> str:
+        """A constant as it is; strings and elements of less than a byte stay in the form that they have."""
+        tensor = self.graph.constants[name]
+        if not wire.is_packed(tensor.data_type):
+            self.weights[name] = self.graph.constant(name)
+        elif all(name != packed.name for packed in self.packed):
+            array = numpy_helper.to_array(tensor, base_dir=str(self.graph.path.parent))
+            self.packed.append(numpy_helper.from_array(array, name))
+        return name
 
     def _have(self, wanted: Piece) -> str:
         """Name of a value that is ``wanted`` exactly; put together from what the segment holds where need be."""
@@ -195,9 +248,5 @@ class _Cutter:
         return target
 
 
-def _own_data(graph: Graph, name: str) -> TensorProto:
-    """An initializer with its data in it."""
-    tensor = graph.constants[name]
-    if tensor.name == name and not tensor.external_data:
-        return tensor
-    return numpy_helper.from_array(graph.constant(name), name)
+def _info(name: str, dtype: np.dtype, shape: tuple[int, ...]) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(dtype), shape)

@@ -91,7 +91,9 @@ def is_heavy(graph: Graph, layer: Layer) -> bool:
     return layer.op in HEAVY and rule(graph, layer, CHANNELS) is not None
 
 
-HEAVY = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+HEAVY = frozenset(
+    {"Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger"}
+)
 
 _RuleOf = Callable[[Graph, Layer, int], "Rule | None"]
 
@@ -140,6 +142,56 @@ def _windowed(graph: Graph, layer: Layer, kind: int) -> Rule | None:
         return None
     need = Need(ROWS, mul=row.stride, lo=-row.begin, hi=row.window - row.stride - row.begin)
     return Rule((need, *_rest(layer, WHOLE)), _size(graph, layer, kind))
+
+
+def _quantized_conv(graph: Graph, layer: Layer, kind: int) -> Rule | None:
+    """QLinearConv and ConvInteger: as Conv; scales and zero points of the weights may be one a channel."""
+    if kind == PARTIAL or not _constants_from(graph, layer, 1):
+        return None
+    if kind != CHANNELS:
+        return _windowed(graph, layer, kind)
+    groups, size = layer.integer("group", 1), _size(graph, layer, CHANNELS)
+    channels = _shape(graph, layer)[1]
+    of_group = WHOLE if groups == 1 else Need(1, mul=channels // groups, div=size // groups)
+    weights = layer.inputs[WEIGHTS[layer.op] :]
+    own = weights if layer.op == "QLinearConv" else (weights[0], *weights[2:])
+    cut = [_one_a_channel(graph, name, name in own, 0) for name in layer.inputs[1:]]
+    return Rule((of_group, *cut), size, grain=size // groups if groups > 1 else 1)
+
+
+WEIGHTS = {"QLinearConv": 3, "ConvInteger": 1, "QLinearMatMul": 3, "MatMulInteger": 1}
+"""Where the weights stand among the inputs of quantized operators."""
+
+
+def _one_a_channel(graph: Graph, name: str, may_be_cut: bool, axis: int) -> Need:
+    """A constant that has a value for each channel along ``axis`` is cut there, a single value is taken whole."""
+    shape = graph.tensors[name].shape if name else ()
+    return Need(axis) if may_be_cut and len(shape) > axis and shape[axis] > 1 else WHOLE
+
+
+def _quantized_matmul(graph: Graph, layer: Layer, kind: int) -> Rule | None:
+    """QLinearMatMul and MatMulInteger of a matrix by a constant one: as MatMul."""
+    at = WEIGHTS[layer.op]
+    others = [name for i, name in enumerate(layer.inputs) if i not in (0, at) and name]
+    if len(_shape(graph, layer)) != 2 or len(graph.tensors[layer.inputs[at]].shape) != 2:
+        return None
+    if kind not in (SAMPLES, CHANNELS) or not _constants_from(graph, layer, 1):
+        return None
+    if any(graph.tensors[name].elements > 1 for name in others):  # one a row or column: kept whole
+        return None
+    needs = [WHOLE] * len(layer.inputs)
+    needs[0 if kind == SAMPLES else at] = Need(0 if kind == SAMPLES else 1)
+    return Rule(tuple(needs), _size(graph, layer, kind))
+
+
+def _quantize(graph: Graph, layer: Layer, kind: int) -> Rule | None:
+    """One scale for all, or one for each element of an axis."""
+    if kind == PARTIAL or not _constants_from(graph, layer, 1) or layer.integer("block_size", 0):
+        return None
+    rank = len(_shape(graph, layer))
+    along = kind == layer.integer("axis", 1) % max(rank, 1)
+    cut = [_one_a_channel(graph, name, along, 0) for name in layer.inputs[1:]]
+    return Rule((Need(kind), *cut), _size(graph, layer, kind))
 
 
 def _conv_transpose(graph: Graph, layer: Layer, kind: int) -> Rule | None:
@@ -336,6 +388,9 @@ RULES: dict[str, _RuleOf] = {
     "ConvTranspose": _conv_transpose,
     "Gemm": _gemm,
     "MatMul": _matmul,
+    **dict.fromkeys(("QLinearConv", "ConvInteger"), _quantized_conv),
+    **dict.fromkeys(("QLinearMatMul", "MatMulInteger"), _quantized_matmul),
+    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantize),
     "BatchNormalization": _normalisation,
     "InstanceNormalization": _normalisation,
     "LRN": _lrn,

@@ -27,7 +27,9 @@ KINDS = (
 )
 
 _KIND_OF = {
-    **dict.fromkeys(("Gemm", "MatMul"), "fc"),
+    **dict.fromkeys(("Gemm", "MatMul", "QLinearMatMul", "MatMulInteger"), "fc"),
+    **dict.fromkeys(("QLinearConv", "ConvInteger"), "conv_im2col"),
+    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), "elementwise"),
     **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), "pool"),
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool", "ReduceMean"), "pool"),
     **dict.fromkeys(("BatchNormalization", "InstanceNormalization"), "norm"),

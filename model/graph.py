@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from model import wire
 from runtime.errors import CleaveError
 
 
@@ -118,9 +119,14 @@ class Graph:
         return name in self.constants
 
     def constant(self, name: str) -> np.ndarray:
-        """The value of an initializer. ``CleaveError`` when its external data cannot be read."""
+        """The value of an initializer, mapped from its file where it is large.
+
+        ``CleaveError`` when its external data cannot be read.
+        """
+        tensor, folder = self.constants[name], self.path.parent
         try:
-            return numpy_helper.to_array(self.constants[name], base_dir=str(self.path.parent))
+            mapped = wire.in_place(tensor, folder)
+            return numpy_helper.to_array(tensor, base_dir=str(folder)) if mapped is None else mapped
         except (OSError, ValueError) as error:
             raise CleaveError(f"{self.path}: the data of weight '{name}' cannot be read: {error}") from error
 

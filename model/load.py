@@ -10,7 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import TensorProto, ValueInfoProto, helper, shape_inference
 
-from model import constants, fold, pools
+from model import constants, fold, pools, wire
 from model.graph import Graph, Layer, Tensor
 from model.macs import macs
 from runtime.errors import CleaveError
@@ -43,7 +43,7 @@ def _read(path: Path) -> onnx.ModelProto:
     if not path.is_file():
         raise CleaveError(f"{path}: there is no such file; give an ONNX file or zoo:NAME")
     try:
-        model = onnx.load(path, format="protobuf", load_external_data=False)  # whatever its suffix
+        model = wire.scan(path)
     except (DecodeError, ValueError, OSError) as error:
         raise CleaveError(f"{path}: is no ONNX model ({error})") from error
     if not model.graph.node or not model.opset_import:

@@ -31,7 +31,8 @@ def _touched(node: onnx.NodeProto, tensors: Shapes) -> int:
 
 
 def _conv(node: onnx.NodeProto, tensors: Shapes) -> int:
-    return tensors[node.output[0]].elements * math.prod(tensors[node.input[1]].shape[1:])
+    weights = node.input[3 if node.op_type == "QLinearConv" else 1]
+    return tensors[node.output[0]].elements * math.prod(tensors[weights].shape[1:])
 
 
 def _conv_transpose(node: onnx.NodeProto, tensors: Shapes) -> int:
@@ -60,9 +61,13 @@ def _input(node: onnx.NodeProto, tensors: Shapes) -> int:
 
 COUNTS: dict[str, Callable[[onnx.NodeProto, Shapes], int]] = {
     "Conv": _conv,
+    "QLinearConv": _conv,
+    "ConvInteger": _conv,
     "ConvTranspose": _conv_transpose,
     "Gemm": _matmul,
     "MatMul": _matmul,
+    "QLinearMatMul": _matmul,
+    "MatMulInteger": _matmul,
     "MaxPool": _pool,
     "AveragePool": _pool,
     "LpPool": _pool,

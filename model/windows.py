@@ -49,7 +49,7 @@ def _windows(graph: Graph, layer: Layer) -> list[Window]:
     ones = (1,) * len(sizes)
     kernel = layer.integers("kernel_shape", ())
     if not kernel:
-        kernel = graph.tensors[layer.inputs[1]].shape[2:]
+        kernel = graph.tensors[layer.inputs[3 if layer.op == "QLinearConv" else 1]].shape[2:]
     strides, dilations = layer.integers("strides", ones), layer.integers("dilations", ones)
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     begins = _begins(layer, sizes, strides, reach)

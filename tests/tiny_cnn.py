@@ -17,7 +17,7 @@ import onnxruntime as ort
 from hypothesis import HealthCheck, settings
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
-from codegen.slicing import segment_model
+from codegen.slicing import segment
 from model import boxes
 from model.graph import Graph
 from model.load import load
@@ -221,7 +221,9 @@ def run_plan(graph: Graph, planned: Planned, feeds: Arrays) -> Arrays:
                     assert (rank.rank, step.dest, step.tag) not in mail
                     mail[rank.rank, step.dest, step.tag] = np.asarray(values[step.buffer][box])
                 else:
-                    made = run_whole(segment_model(graph, planned, step), {name: values[name] for name in step.inputs})
+                    made = run_whole(
+                        segment(graph, planned, step).model(), {name: values[name] for name in step.inputs}
+                    )
                     assert tuple(made) == step.outputs
                     for name, value in made.items():
                         _check_buffer(planned.plan, rank.rank, name, value)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import ModelProto, numpy_helper
 
-from codegen.slicing import segment_model
+from codegen.slicing import segment
 from model.graph import Graph
 from model.load import load
 from model.mapping import Mapping, Shard
@@ -39,7 +39,7 @@ def cut(graph: Graph, mapping: Mapping) -> dict[str, ModelProto]:
     """The segments of a mapping by file name."""
     assert mapping.check(graph, platform(DEVICES)) == []
     planned = plan(graph, platform(DEVICES), mapping)
-    return {run.file: segment_model(graph, planned, run) for run in runs(planned)}
+    return {run.file: segment(graph, planned, run).model() for run in runs(planned)}
 
 
 def split(*boxes: tuple[int, int], layer: int = 0) -> list[Shard]:
@@ -66,7 +66,7 @@ def test_segments_are_sound_models_that_run_alone(
     planned = plan(graph, cluster, random_mapping(draw, graph, DEVICES))
     for rank in planned.plan.ranks:
         for run in rank.runs:
-            model = segment_model(graph, planned, run)
+            model = segment(graph, planned, run).model()
             onnx.checker.check_model(model, full_check=True)
             assert model.ir_version == ir
             assert [(o.domain, o.version) for o in model.opset_import] == [("", opset)]
