@@ -108,10 +108,7 @@ class Graph:
 
     def constant(self, name: str) -> np.ndarray:
         """The value of an initializer. ``CleaveError`` when its external data cannot be read."""
-        try:
-            return numpy_helper.to_array(self.constants[name], base_dir=str(self.path.parent))
-        except (OSError, ValueError) as error:
-            raise CleaveError(f"{self.path}: the data of weight '{name}' cannot be read: {error}") from error
+        return read_constant(self.constants[name], self.path)
 
     def weight_bytes(self, layer: Layer) -> int:
         """Bytes of the constants that the layer uses."""
@@ -120,3 +117,11 @@ class Graph:
     def activations(self, layer: Layer) -> tuple[str, ...]:
         """Inputs of the layer that are computed, not constant, in order."""
         return tuple(n for n in layer.inputs if n and not self.is_constant(n))
+
+
+def read_constant(tensor: onnx.TensorProto, path: Path) -> np.ndarray:
+    """The value of an initializer of the file ``path``, from an external file where need be."""
+    try:
+        return numpy_helper.to_array(tensor, base_dir=str(path.parent))
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise CleaveError(f"{path}: the data of weight '{tensor.name}' cannot be read: {error}") from error
