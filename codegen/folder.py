@@ -40,13 +40,23 @@ def fresh(out: Path, force: bool = False) -> Iterator[Path]:
         draft.chmod(0o755)
         yield draft
         if out.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{out.name}.old.", dir=out.parent))
-            out.rename(old / out.name)
-            draft.rename(out)
-            shutil.rmtree(old)
+            _replace(out, draft)
         else:
             draft.rename(out)
     except OSError as error:
         raise CleaveError(f"{out}: cannot be written: {error}") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _replace(out: Path, draft: Path) -> None:
+    """Put ``draft`` in the place of ``out``, or leave ``out`` there."""
+    aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.old.", dir=out.parent))
+    old = out.rename(aside / out.name)
+    try:
+        draft.rename(out)
+    except OSError:
+        old.rename(out)
+        aside.rmdir()
+        raise
+    shutil.rmtree(aside, ignore_errors=True)

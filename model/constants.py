@@ -15,6 +15,7 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
+from model.graph import read_constant
 from runtime.errors import CleaveError
 
 Constants = dict[str, TensorProto]
@@ -111,4 +112,4 @@ def _inline(tensor: TensorProto, path: Path) -> TensorProto:
     """The tensor with its data in it, read from an external file where need be."""
     if not tensor.external_data:
         return tensor
-    return numpy_helper.from_array(numpy_helper.to_array(tensor, base_dir=str(path.parent)), tensor.name)
+    return numpy_helper.from_array(read_constant(tensor, path), tensor.name)

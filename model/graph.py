@@ -123,12 +123,7 @@ class Graph:
 
         ``CleaveError`` when its external data cannot be read.
         """
-        tensor, folder = self.constants[name], self.path.parent
-        try:
-            mapped = wire.in_place(tensor, folder)
-            return numpy_helper.to_array(tensor, base_dir=str(folder)) if mapped is None else mapped
-        except (OSError, ValueError) as error:
-            raise CleaveError(f"{self.path}: the data of weight '{name}' cannot be read: {error}") from error
+        return read_constant(self.constants[name], self.path)
 
     def weight_bytes(self, layer: Layer) -> int:
         """Bytes of the constants that the layer uses."""
@@ -137,3 +132,12 @@ class Graph:
     def activations(self, layer: Layer) -> tuple[str, ...]:
         """Inputs of the layer that are computed, not constant, in order."""
         return tuple(n for n in layer.inputs if n and not self.is_constant(n))
+
+
+def read_constant(tensor: onnx.TensorProto, path: Path) -> np.ndarray:
+    """The value of an initializer of the file ``path``, mapped from it where it is large."""
+    try:
+        mapped = wire.in_place(tensor, path.parent)
+        return numpy_helper.to_array(tensor, base_dir=str(path.parent)) if mapped is None else mapped
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise CleaveError(f"{path}: the data of weight '{tensor.name}' cannot be read: {error}") from error

@@ -126,6 +126,23 @@ def test_a_shortened_file_of_weights_is_told_when_they_are_read(tmp_path: Path) 
         graph.constant("w")
 
 
+def test_a_file_of_weights_that_vanishes_is_told_when_they_are_read(tmp_path: Path) -> None:
+    graph = load(external(tmp_path, "weights.bin"))
+    (tmp_path / "weights.bin").unlink()
+    with pytest.raises(CleaveError, match="the data of weight 'w' cannot be read"):
+        graph.constant("w")
+
+
+def test_a_shortened_file_of_weights_is_told_when_they_are_folded(tmp_path: Path) -> None:
+    nodes = [node("Neg", ["w"], ["n"]), node("Add", ["x", "n"], ["y"])]
+    model = network(nodes, {"x": (1, 64)}, ["y"], {"w": weight(64)})
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    assert load(tmp_path / "m.onnx").constant("n").shape == (64,)
+    (tmp_path / "w.bin").write_bytes(b"1234")
+    (sentence,) = refused(tmp_path / "m.onnx")
+    assert sentence.startswith("the data of weight 'w' cannot be read")
+
+
 @pytest.mark.parametrize("location", ["../weights.bin", "/etc/passwd", "link.bin", "a/../../weights.bin"])
 def test_weights_outside_the_folder_are_refused(location: str, tmp_path: Path) -> None:
     folder = tmp_path / "inside"

@@ -1,0 +1,205 @@
+"""Bundles: complete, the same every time, and true to the model that they were made from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from codegen import bundle
+from codegen.bundle import check_source, model_hash, read_source, source, write_bundle
+from codegen.render import DEVICE_FILES
+from codegen.verify import verify
+from model.graph import Graph
+from model.load import load
+from model.mapping import Mapping, Shard
+from runtime.errors import CleaveError
+from runtime.plan import Plan
+from tests.tiny_cnn import branches, graph_of, network, node, platform, random_mapping, save, six_layers, weight
+
+DEVICES = 3
+CLUSTER = platform(DEVICES)
+
+
+def write(graph: Graph, out: Path, seed: int = 0, force: bool = False, folded: bool = False) -> Plan:
+    mapping = random_mapping(random.Random(seed), graph, DEVICES)
+    return write_bundle(graph, CLUSTER, mapping, source(graph, folded, {}), out, force).plan
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(f.relative_to(folder)): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    return graph_of(tmp_path, branches())
+
+
+def test_a_bundle_has_all_that_ranks_need(graph: Graph, tmp_path: Path) -> None:
+    plan = write(graph, tmp_path / "out")
+    expected = {"plan.json", "mapping.json", "bundle.json", "main.py", "rankfile", "hostfile"}
+    expected |= {"sender.json", "receiver.json", *[f"runtime/{name}" for name in DEVICE_FILES]}
+    for rank in plan.ranks:
+        expected |= {f"rank_{rank.rank:02d}.py", *[run.file for run in rank.runs]}
+    assert set(contents(tmp_path / "out")) == expected
+    assert Plan.from_json((tmp_path / "out" / "plan.json").read_text()) == plan
+
+
+def test_a_bundle_computes_what_its_model_does(graph: Graph, tmp_path: Path) -> None:
+    for seed in range(3):
+        write(graph, tmp_path / "out", seed, force=True)
+        assert verify(tmp_path / "out", check_source(tmp_path / "out"), frames=2).passed
+
+
+def test_the_mapping_can_be_read_again(graph: Graph, tmp_path: Path) -> None:
+    write(graph, tmp_path / "out", 5)
+    text = (tmp_path / "out" / "mapping.json").read_text()
+    assert Mapping.from_json(text, graph, CLUSTER) == random_mapping(random.Random(5), graph, DEVICES)
+
+
+def test_every_file_stands_in_the_description_with_its_hash(graph: Graph, tmp_path: Path) -> None:
+    write(graph, tmp_path / "out")
+    body = json.loads((tmp_path / "out" / "bundle.json").read_text())
+    files = {name: hashlib.sha256(data).hexdigest() for name, data in contents(tmp_path / "out").items()}
+    del files["bundle.json"]
+    assert body["files"] == files
+    assert (body["format"], body["version"], body["platform"]) == ("cleave-bundle", 1, "tiny")
+
+
+def test_two_bundles_of_one_mapping_are_the_same_byte_for_byte(graph: Graph, tmp_path: Path) -> None:
+    write(graph, tmp_path / "a")
+    write(load(graph.path), tmp_path / "b")
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+def test_another_mapping_makes_another_bundle(graph: Graph, tmp_path: Path) -> None:
+    write(graph, tmp_path / "a", 0)
+    write(graph, tmp_path / "b", 1)
+    assert contents(tmp_path / "a") != contents(tmp_path / "b")
+
+
+def test_a_mapping_that_does_not_check_makes_no_bundle(graph: Graph, tmp_path: Path) -> None:
+    mapping = Mapping.of(Mapping.whole(graph, [0] * len(graph.layers)).shards[1:])
+    with pytest.raises(CleaveError, match=r"^mapping: layer 'stem': is on no device$"):
+        write_bundle(graph, CLUSTER, mapping, source(graph, False, {}), tmp_path / "out", force=False)
+    assert not (tmp_path / "out").exists()
+
+
+def test_weights_that_vanish_while_a_bundle_is_written_leave_nothing(tmp_path: Path) -> None:
+    """The graph is loaded, then its external data goes: halfway through the segments, the error comes."""
+    (tmp_path / "model").mkdir()
+    model = six_layers()
+    onnx.save(model, tmp_path / "model/m.onnx", save_as_external_data=True, location="m.bin", size_threshold=0)
+    graph = load(tmp_path / "model" / "m.onnx")
+    origin = source(graph, False, {})
+    (tmp_path / "model" / "m.bin").unlink()
+    mapping = Mapping.whole(graph, [0] * len(graph.layers))
+    with pytest.raises(CleaveError, match="the data of weight 'w1' cannot be read"):
+        write_bundle(graph, CLUSTER, mapping, origin, tmp_path / "results" / "out", force=False)
+    assert list((tmp_path / "results").iterdir()) == []
+
+
+def test_force_replaces_a_bundle(graph: Graph, tmp_path: Path) -> None:
+    write(graph, tmp_path / "out", 0)
+    with pytest.raises(CleaveError, match="exists already"):
+        write(graph, tmp_path / "out", 1)
+    write(graph, tmp_path / "other", 1)
+    write(graph, tmp_path / "out", 1, force=True)
+    assert contents(tmp_path / "out") == contents(tmp_path / "other")
+
+
+def test_large_segments_keep_their_weights_beside_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As above 2 GB, with the limit brought down."""
+    monkeypatch.setattr(bundle, "INLINE_BYTES", 2000)
+    graph = graph_of(tmp_path, six_layers())
+    mapping = Mapping.whole(graph, [0, 0, 1, 1, 1, 1])
+    write_bundle(graph, CLUSTER, mapping, source(graph, False, {}), tmp_path / "out", force=False)
+    beside = [name for name in contents(tmp_path / "out") if name.endswith(".onnx.data")]
+    assert beside == ["rank01/segment000.onnx.data"]
+    assert set(beside) <= set(json.loads((tmp_path / "out" / "bundle.json").read_text())["files"])
+    assert verify(tmp_path / "out", graph.path, frames=1).passed
+
+
+# --- the model it was made from ---
+
+
+def test_what_a_bundle_was_made_from_can_be_read(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, network([node("Relu", ["x"], ["y"])], {"x": ("N", 4)}, ["y"]), shapes={"x": (2, 4)})
+    origin = source(graph, True, {"x": (2, 4)})
+    write_bundle(graph, CLUSTER, Mapping.whole(graph, [0]), origin, tmp_path / "out", force=False)
+    assert read_source(tmp_path / "out") == origin
+    assert origin.path.is_absolute()
+    assert (origin.folded, origin.shapes) == (True, {"x": (2, 4)})
+
+
+def test_an_unchanged_model_is_found_wherever_it_is(graph: Graph, tmp_path: Path) -> None:
+    write(graph, tmp_path / "out")
+    assert check_source(tmp_path / "out") == graph.path
+    moved = graph.path.rename(tmp_path / "moved.onnx")
+    assert check_source(tmp_path / "out", moved) == moved
+    with pytest.raises(
+        CleaveError, match=r"was made from .*tiny\.onnx, which is not there; say where it is with --cnn"
+    ):
+        check_source(tmp_path / "out")
+
+
+def test_a_changed_model_is_found_out(graph: Graph, tmp_path: Path) -> None:
+    write(graph, tmp_path / "out")
+    model = onnx.load(graph.path)
+    model.graph.initializer[0].raw_data = np.zeros(8 * 27, np.float32).tobytes()
+    save(tmp_path, model)
+    with pytest.raises(CleaveError, match="is not the model that it was made from"):
+        check_source(tmp_path / "out")
+
+
+def external(folder: Path) -> Path:
+    folder.mkdir()
+    model = network([node("Conv", ["x", "w"], ["y"])], {"x": (1, 3, 4)}, ["y"], {"w": weight(6, 3, 1)})
+    onnx.save(model, folder / "m.onnx", save_as_external_data=True, location="m.bin", size_threshold=0)
+    return folder / "m.onnx"
+
+
+def test_changed_external_weights_are_found_out(tmp_path: Path) -> None:
+    graph = load(external(tmp_path / "model"))
+    write_bundle(graph, CLUSTER, Mapping.whole(graph, [1]), source(graph, False, {}), tmp_path / "out", force=False)
+    assert check_source(tmp_path / "out") == graph.path
+    data = bytearray((tmp_path / "model" / "m.bin").read_bytes())
+    data[5] ^= 1
+    (tmp_path / "model" / "m.bin").write_bytes(data)
+    with pytest.raises(CleaveError, match="is not the model that it was made from"):
+        check_source(tmp_path / "out")
+
+
+def test_a_hash_depends_on_nothing_but_the_content(tmp_path: Path) -> None:
+    first, second = external(tmp_path / "a"), external(tmp_path / "b")
+    assert model_hash(first) == model_hash(second)
+    assert model_hash(first) != model_hash(save(tmp_path, six_layers()))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"format": "cleave-bundle", "version": 1, "cnn": 3}'])
+def test_a_folder_with_another_description_is_no_bundle(text: str, tmp_path: Path) -> None:
+    (tmp_path / "bundle.json").write_text(text)
+    with pytest.raises(CleaveError, match=r"bundle\.json: is no "):
+        read_source(tmp_path)
+
+
+def test_a_folder_without_a_description_is_no_bundle(tmp_path: Path) -> None:
+    with pytest.raises(CleaveError, match=r"is no bundle \(no bundle\.json in it\); make one with dse generate"):
+        read_source(tmp_path)
+
+
+def test_segments_of_one_layer_on_many_ranks_are_named_in_order(tmp_path: Path) -> None:
+    graph = graph_of(
+        tmp_path, network([node("Conv", ["x", "w"], ["y"])], {"x": (1, 3, 4)}, ["y"], {"w": weight(24, 3, 1)})
+    )
+    cluster = platform(12)
+    mapping = Mapping.of(Shard(0, 2 * i, 2 * i + 2, 11 - i) for i in range(12))
+    write_bundle(graph, cluster, mapping, source(graph, False, {}), tmp_path / "out", force=False)
+    assert (tmp_path / "out" / "rank_11.py").is_file()
+    assert (tmp_path / "out" / "rank11" / "segment001.onnx").is_file()
+    assert verify(tmp_path / "out", graph.path, frames=1).passed

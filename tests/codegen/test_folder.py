@@ -1,0 +1,175 @@
+"""Result folders appear whole or not at all, and nothing that is not ours is ever replaced."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from codegen.folder import MARKS, check_free, fresh
+from runtime.errors import CleaveError
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """Everything below a folder, hidden files too."""
+    return {
+        str(path.relative_to(folder)): path.read_text() if path.is_file() else "folder" for path in folder.rglob("*")
+    }
+
+
+def fill(folder: Path, mark: str = MARKS[0], text: str = "new") -> None:
+    (folder / "deep").mkdir()
+    (folder / "deep" / "file").write_text(text)
+    (folder / mark).write_text(text)
+
+
+def results(out: Path, mark: str = MARKS[0]) -> None:
+    """A folder as this program made it before."""
+    out.mkdir()
+    fill(out, mark, "old")
+
+
+def test_a_folder_appears_with_all_that_was_written(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "out"
+    with fresh(out) as draft:
+        assert not out.exists()
+        assert draft.parent == out.parent  # the same file system: renaming is one step
+        fill(draft)
+    assert tree(tmp_path / "new") == {
+        "out": "folder",
+        "out/deep": "folder",
+        "out/deep/file": "new",
+        f"out/{MARKS[0]}": "new",
+    }
+
+
+def test_others_may_read_the_folder(tmp_path: Path) -> None:
+    with fresh(tmp_path / "out") as draft:
+        fill(draft)
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("error", [ValueError("oops"), CleaveError("oops"), KeyboardInterrupt(), SystemExit(3)])
+def test_an_error_in_the_middle_leaves_nothing(tmp_path: Path, error: BaseException) -> None:
+    def write() -> None:
+        with fresh(tmp_path / "out") as draft:
+            fill(draft)
+            raise error
+
+    with pytest.raises(type(error)):
+        write()
+    assert tree(tmp_path) == {}
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_an_error_in_the_middle_leaves_the_old_results(tmp_path: Path, mark: str) -> None:
+    results(tmp_path / "out", mark)
+    before = tree(tmp_path)
+
+    def write() -> None:
+        with fresh(tmp_path / "out", force=True) as draft:
+            fill(draft)
+            raise ValueError("oops")
+
+    with pytest.raises(ValueError, match="oops"):
+        write()
+    assert tree(tmp_path) == before
+
+
+def test_an_error_of_the_disk_is_told_with_the_folder(tmp_path: Path) -> None:
+    def write() -> None:
+        with fresh(tmp_path / "out") as draft:
+            fill(draft)
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(CleaveError, match=r"out: cannot be written: .*No space left on device"):
+        write()
+    assert tree(tmp_path) == {}
+
+
+def test_a_draft_that_cannot_take_its_place_leaves_the_old_results(tmp_path: Path) -> None:
+    """Something cleaned the hidden draft away while it was filled."""
+    results(tmp_path / "out")
+    before = tree(tmp_path)
+
+    def write() -> None:
+        with fresh(tmp_path / "out", force=True) as draft:
+            shutil.rmtree(draft)
+
+    with pytest.raises(CleaveError, match="out: cannot be written"):
+        write()
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_force_replaces_our_own_results_entirely(tmp_path: Path, mark: str) -> None:
+    results(tmp_path / "out", mark)
+    (tmp_path / "out" / "stale").write_text("old")
+    with fresh(tmp_path / "out", force=True) as draft:
+        fill(draft, mark)
+    assert tree(tmp_path) == {"out": "folder", "out/deep": "folder", "out/deep/file": "new", f"out/{mark}": "new"}
+
+
+def test_without_force_results_stay(tmp_path: Path) -> None:
+    results(tmp_path / "out")
+    before = tree(tmp_path)
+    with pytest.raises(CleaveError, match=r"out: exists already; use --force to replace it, or choose another place"):
+        check_free(tmp_path / "out", force=False)
+    with pytest.raises(CleaveError, match="exists already"), fresh(tmp_path / "out"):
+        pytest.fail("there is nothing to fill")
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_foreign_folder_is_never_touched(tmp_path: Path, force: bool) -> None:
+    out = tmp_path / "home"
+    (out / "deep" / MARKS[0]).mkdir(parents=True)  # a mark further down, or one that is no file, makes it none of ours
+    (out / MARKS[1]).mkdir()
+    (out / "thesis.txt").write_text("years of work")
+    before = tree(tmp_path)
+    with pytest.raises(CleaveError, match="home: "), fresh(out, force):
+        pytest.fail("there is nothing to fill")
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_an_empty_folder_is_taken(tmp_path: Path, force: bool) -> None:
+    (tmp_path / "out").mkdir()
+    with fresh(tmp_path / "out", force) as draft:
+        fill(draft)
+    assert set(tree(tmp_path)) == {"out", "out/deep", "out/deep/file", f"out/{MARKS[0]}"}
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_is_no_folder_is_never_replaced(tmp_path: Path, force: bool) -> None:
+    (tmp_path / "file").write_text("old")
+    results(tmp_path / "real")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "broken").symlink_to(tmp_path / "nowhere")
+    before = tree(tmp_path)
+    for name in ("file", "link", "broken"):
+        with pytest.raises(CleaveError, match=f"{name}: exists and is no folder"), fresh(tmp_path / name, force):
+            pytest.fail("there is nothing to fill")
+    assert tree(tmp_path) == before
+
+
+def test_a_place_below_a_file_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(CleaveError, match=r"file/out: cannot be written: "), fresh(tmp_path / "file" / "out"):
+        pytest.fail("there is nothing to fill")
+
+
+def test_a_place_on_a_read_only_file_system_cannot_be_written() -> None:
+    with pytest.raises(CleaveError, match=r"^/proc/out: cannot be written: "), fresh(Path("/proc/out")):
+        pytest.fail("there is nothing to fill")
+
+
+def test_a_folder_without_permission_cannot_be_written(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    (tmp_path / "locked").mkdir(mode=0o555)
+    with pytest.raises(CleaveError, match="cannot be written"), fresh(tmp_path / "locked" / "out"):
+        pytest.fail("there is nothing to fill")
