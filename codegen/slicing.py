@@ -124,7 +124,7 @@ class _Cutter:
         node = onnx.NodeProto()
         node.CopyFrom(layer.node)
         needs = rule.needs if rule else (boxes.WHOLE,) * len(layer.inputs)
-        inputs = [self._input(name, need, part) for name, need in zip(layer.inputs, needs, strict=True)]
+        inputs = [self._input(name, need, part) for name, need in zip(self._used(layer, part), needs, strict=False)]
         node.input[:] = [name for name in inputs if name is not None]
         if rule is None:
             node.name = layer.name
@@ -145,17 +145,14 @@ class _Cutter:
         if layer.op == "Reshape":
             shape = np.array(pieces.shape(self.graph, made), dtype=np.int64)
             node.input[1] = self._constant(f"{part.label}/shape", shape)
-        if part.axis == boxes.PARTIAL and part.start > 0 and len(node.input) > 2:
-            self._drop_bias(node, layer, part)
+        if len(node.input) < len(layer.inputs) and layer.op == "Gemm" and self.opset < OPTIONAL_BIAS:
+            zero = np.zeros(1, dtype=self.graph.tensors[layer.outputs[0]].dtype)
+            node.input.append(self._constant(f"{part.label}/zero", zero))
         self._hold(made)
 
-    def _drop_bias(self, node: onnx.NodeProto, layer: Layer, part: Part) -> None:
-        """The bias belongs to the first partial sum alone. Before opset 11 Gemm must have one: zero."""
-        if layer.op == "Gemm" and self.opset < OPTIONAL_BIAS:
-            zero = np.zeros(1, dtype=self.graph.tensors[layer.outputs[0]].dtype)
-            node.input[2] = self._constant(f"{part.label}/zero", zero)
-        else:
-            del node.input[2:]
+    def _used(self, layer: Layer, part: Part) -> tuple[str, ...]:
+        """Inputs of the layer that the part reads: a bias belongs to the first partial sum alone."""
+        return layer.inputs[:2] if part.axis == boxes.PARTIAL and part.start > 0 else layer.inputs
 
     def _crop(self, node: onnx.NodeProto, rule: boxes.Rule, part: Part) -> None:
         """The node has made the box that it was given; keep the part's own."""

@@ -168,6 +168,8 @@ def random_mapping(
         size = extent(graph, layer, kind)
         inner = range(rule.grain, size, rule.grain) if rule else range(0)
         cuts = sorted(draw.sample(inner, min(draw.randrange(most), len(inner))))
+        if not cuts:
+            kind, size = boxes.CHANNELS, extent(graph, layer)
         for start, stop in zip([0, *cuts], [*cuts, size], strict=True):
             shards.append(Shard(layer.index, start, stop, draw.randrange(devices), kind))
     return Mapping.of(shards)

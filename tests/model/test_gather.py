@@ -49,7 +49,7 @@ def traffic(graph: Graph, mapping: Mapping, devices: int = 4) -> tuple[int, floa
     m, g = found.messages, found.g
     count = int(m.out_ptr[found.shards.ptr[-1]])
     tensor = m.tensor[:count]
-    part = (m.stop - m.start)[:count] / g.tensor_size[tensor]
+    part = ((m.stop - m.start)[:count] / g.tensor_size[tensor]).prod(axis=1)
     return count, float((g.tensor_bytes[tensor] * part).sum())
 
 

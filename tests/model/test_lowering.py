@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import ModelProto
 
-from model import boxes
+from model import boxes, pieces
 from model.arrays import arrays, tensor_names
 from model.graph import Graph
 from model.lowering import Messages, Shards, lowered, shards_of
 from model.mapping import Mapping, Shard
-from model.planning import channel_size, plan
+from model.pieces import Piece
+from model.planning import plan
 from runtime.plan import Plan, Recv, Send
 from tests.tiny_cnn import branches, examples, graph_of, network, node, platform, random_mapping, six_layers, weight
 
@@ -26,13 +27,16 @@ DEVICES = 4
 
 
 class Sent(NamedTuple):
-    """A message between devices: channels ``start..stop`` of a tensor."""
+    """A message between devices."""
 
     source: int
     dest: int
-    tensor: str
-    start: int
-    stop: int
+    piece: Piece
+
+
+def channels(source: int, dest: int, tensor: str, start: int, stop: int) -> Sent:
+    """A message of channels ``start..stop`` of a tensor of the network made by hand."""
+    return Sent(source, dest, Piece(tensor, ((0, 1), (start, stop), (0, 2))))
 
 
 def lower(graph: Graph, mapping: Mapping) -> tuple[Shards, Messages]:
@@ -43,12 +47,18 @@ def lower(graph: Graph, mapping: Mapping) -> tuple[Shards, Messages]:
 
 def sent(graph: Graph, mapping: Mapping) -> list[Sent]:
     """All messages of a mapping, in order."""
+    g = arrays(graph)
     shards, m = lower(graph, mapping)
-    names = tensor_names(graph)
-    return [
-        Sent(*map(int, (shards.device[m.shard[k]], m.device[k])), names[m.tensor[k]], int(m.start[k]), int(m.stop[k]))
-        for k in range(m.out_ptr[-1])
-    ]
+    names, found = tensor_names(graph), []
+    for k in range(m.out_ptr[-1]):
+        name, shard = names[m.tensor[k]], m.shard[k]
+        task = g.tensor_task[m.tensor[k]]
+        divided = shards.ptr[task + 1] - shards.ptr[task] > 1 and shards.kind[task] == boxes.PARTIAL
+        terms = (int(shards.start[shard]), int(shards.stop[shard])) if divided else None
+        axes = range(len(graph.tensors[name].shape[: boxes.AXES]))
+        box = tuple((int(m.start[k, axis]), int(m.stop[k, axis])) for axis in axes)
+        found.append(Sent(int(shards.device[shard]), int(m.device[k]), Piece(name, box, terms)))
+    return found
 
 
 def fan() -> ModelProto:
@@ -85,12 +95,12 @@ def test_messages_of_a_network_by_hand(graph: Graph) -> None:
         [(3, 0, 8)],  # sum
     )
     assert sent(graph, mapping) == [
-        Sent(1, 2, "x", 0, 3),
-        Sent(1, 2, "c", 0, 4),  # for grouped
-        Sent(1, 3, "c", 0, 4),  # once, for relu, tanh and sigmoid
-        Sent(2, 3, "c", 4, 8),  # once, for these and grouped
-        Sent(1, 3, "r", 0, 2),
-        Sent(3, 2, "g", 4, 8),  # the output is where its first shard is
+        channels(1, 2, "x", 0, 3),
+        channels(1, 2, "c", 0, 4),  # for grouped
+        channels(1, 3, "c", 0, 4),  # once, for relu, tanh and sigmoid
+        channels(2, 3, "c", 4, 8),  # once, for these and grouped
+        channels(1, 3, "r", 0, 2),
+        channels(3, 2, "g", 4, 8),  # the output is where its first shard is
     ]
 
 
@@ -98,19 +108,19 @@ def test_only_what_is_needed_is_sent(graph: Graph) -> None:
     whole = [(0, 0, 8)]
     mapping = layers([(0, 0, 8)], [(1, 0, 3), (0, 3, 5), (2, 5, 8)], whole, whole, [(0, 0, 4), (3, 4, 8)], whole)
     assert sent(graph, mapping) == [
-        Sent(0, 1, "c", 0, 3),
-        Sent(0, 2, "c", 5, 8),
-        Sent(0, 3, "c", 4, 8),
-        Sent(1, 0, "r", 0, 3),
-        Sent(2, 0, "r", 5, 8),
-        Sent(3, 0, "g", 4, 8),
+        channels(0, 1, "c", 0, 3),
+        channels(0, 2, "c", 5, 8),
+        channels(0, 3, "c", 4, 8),
+        channels(1, 0, "r", 0, 3),
+        channels(2, 0, "r", 5, 8),
+        channels(3, 0, "g", 4, 8),
     ]
 
 
 def test_boxes_of_one_device_that_lie_apart_are_sent_with_what_is_between(graph: Graph) -> None:
     whole = [(0, 0, 8)]
     mapping = layers(whole, [(1, 0, 2), (0, 2, 6), (1, 6, 8)], whole, whole, whole, whole)
-    assert sent(graph, mapping) == [Sent(0, 1, "c", 0, 8), Sent(1, 0, "r", 0, 2), Sent(1, 0, "r", 6, 8)]
+    assert sent(graph, mapping) == [channels(0, 1, "c", 0, 8), channels(1, 0, "r", 0, 2), channels(1, 0, "r", 6, 8)]
 
 
 @pytest.mark.parametrize("device", range(DEVICES))
@@ -157,47 +167,50 @@ def any_graph(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return graph_of(tmp_path_factory.mktemp("any"), MODELS[request.param])
 
 
-def reads(graph: Graph) -> list[tuple[int, str, boxes.Need]]:
-    """Layer, activation, need: what the rules say, the slow way."""
+def reads(graph: Graph, mapping: Mapping) -> list[tuple[Shard, str, Piece]]:
+    """Every shard, each activation that it reads, and the piece that it needs: what the rules say, the slow way."""
     found = []
-    for layer in graph.layers:
-        rule = boxes.rule(graph, layer)
-        for i, name in enumerate(layer.inputs):
-            if name and not graph.is_constant(name):
-                found.append((layer.index, name, rule.needs[i] if rule else boxes.WHOLE))
+    for layer, row in zip(graph.layers, mapping.by_layer(len(graph.layers)), strict=True):
+        rule = boxes.rule(graph, layer, row[0].axis) if len(row) > 1 else None
+        for shard in row:
+            for i, name in enumerate(layer.inputs):
+                if name and not graph.is_constant(name):
+                    need = rule.needs[i] if rule else boxes.WHOLE
+                    found.append((shard, name, pieces.needed(graph, name, need, shard.start, shard.stop)))
     return found
 
 
-def made(graph: Graph, mapping: Mapping) -> dict[str, list[tuple[int, range]]]:
-    """Every tensor's pieces: device and channels."""
+def made(graph: Graph, mapping: Mapping) -> dict[str, list[tuple[int, Piece]]]:
+    """Every tensor's pieces, and the device of each."""
     rows = mapping.by_layer(len(graph.layers))
-    pieces = {}
+    found = {}
     for name, index in graph.producer.items():
-        whole = boxes.rule(graph, graph.layers[index]) is None
-        size = channel_size(graph, name)
-        pieces[name] = [(s.device, range(size) if whole else range(s.start, s.stop)) for s in rows[index]]
+        whole, row = pieces.whole(graph, name), rows[index]
+        parts = [pieces.made(graph, name, s.axis, s.start, s.stop) for s in row] if len(row) > 1 else [whole]
+        found[name] = [(s.device, piece) for s, piece in zip(row, parts, strict=True)]
     for name in graph.inputs:
-        first = min(layer for layer, tensor, _ in reads(graph) if tensor == name)
-        pieces[name] = [(rows[first][0].device, range(channel_size(graph, name)))]
-    return pieces
+        first = min(shard.layer for shard, tensor, _ in reads(graph, mapping) if tensor == name)
+        found[name] = [(rows[first][0].device, pieces.whole(graph, name))]
+    return found
 
 
-def wanted(graph: Graph, mapping: Mapping) -> dict[tuple[int, str], list[range]]:
-    """Channels of each tensor that shards of a device need, the network's outputs included."""
+def wanted(graph: Graph, mapping: Mapping) -> dict[tuple[int, str], list[Piece]]:
+    """What shards of a device need of each tensor, the network's outputs included."""
     rows = mapping.by_layer(len(graph.layers))
-    found: dict[tuple[int, str], list[range]] = {}
-    for layer, name, need in reads(graph):
-        for shard in rows[layer]:
-            box = range(*need.interval(shard.start, shard.stop, channel_size(graph, name)))
-            found.setdefault((shard.device, name), []).append(box)
+    found: dict[tuple[int, str], list[Piece]] = {}
+    for shard, name, piece in reads(graph, mapping):
+        found.setdefault((shard.device, name), []).append(piece)
     for name in graph.outputs:
         device = rows[graph.producer[name]][0].device
-        found.setdefault((device, name), []).append(range(channel_size(graph, name)))
+        found.setdefault((device, name), []).append(pieces.whole(graph, name))
     return found
 
 
-def overlap(a: range, b: range) -> range:
-    return range(max(a.start, b.start), max(max(a.start, b.start), min(a.stop, b.stop)))
+def hull(parts: list[Piece]) -> Piece:
+    """The smallest box around some parts of one piece."""
+    both = zip(*(part.box for part in parts), strict=True)
+    box = tuple((min(a for a, _ in axis), max(b for _, b in axis)) for axis in both)
+    return Piece(parts[0].tensor, box, parts[0].terms)
 
 
 @given(draw=st.randoms(use_true_random=False))
@@ -207,13 +220,13 @@ def test_every_shard_has_all_it_needs_and_nothing_is_sent_in_vain(any_graph: Gra
     mapping = random_mapping(draw, any_graph, DEVICES)
     expected = set()
     needs = wanted(any_graph, mapping)
-    for name, pieces in made(any_graph, mapping).items():
-        for source, piece in pieces:
+    for name, held in made(any_graph, mapping).items():
+        for source, piece in held:
             for dest in set(range(DEVICES)) - {source}:
-                parts = [p for box in needs.get((dest, name), []) if (p := overlap(box, piece))]
+                parts = [pieces.intersection(piece, box) for box in needs.get((dest, name), [])]
+                parts = [part for part in parts if not pieces.is_empty(part)]
                 if parts:
-                    span = min(p.start for p in parts), max(p.stop for p in parts)
-                    expected.add(Sent(source, dest, name, *span))
+                    expected.add(Sent(source, dest, hull(parts)))
     messages = sent(any_graph, mapping)
     assert len(set(messages)) == len(messages)
     assert set(messages) == expected
@@ -224,26 +237,24 @@ def test_every_shard_has_all_it_needs_and_nothing_is_sent_in_vain(any_graph: Gra
 def test_a_shard_waits_for_the_pieces_that_others_hold(any_graph: Graph, draw: random.Random) -> None:
     mapping = random_mapping(draw, any_graph, DEVICES)
     _, m = lower(any_graph, mapping)
-    messages, pieces = sent(any_graph, mapping), made(any_graph, mapping)
-    row = len(any_graph.inputs)
-    for shard in mapping.shards:
+    messages, held = sent(any_graph, mapping), made(any_graph, mapping)
+    needs = reads(any_graph, mapping)
+    for row, shard in enumerate(mapping.shards, len(any_graph.inputs)):
         waits = [messages[k] for k in m.in_message[m.in_ptr[row] : m.in_ptr[row + 1]]]
         expected, most = Counter(), 0
-        for layer, name, need in reads(any_graph):
-            if layer == shard.layer:
-                box = range(*need.interval(shard.start, shard.stop, channel_size(any_graph, name)))
-                used = [(d, p) for d, p in pieces[name] if overlap(box, p)]
+        for reader, name, box in needs:
+            if reader is shard:
+                used = [(d, p) for d, p in held[name] if not pieces.is_empty(pieces.intersection(p, box))]
                 most = max(most, len(used))
-                expected.update((d, name, p) for d, p in used if d != shard.device)
+                expected.update((d, p) for d, p in used if d != shard.device)
         of_piece = {
-            (s.source, s.dest, s.tensor, p): s
+            (s.source, s.dest, p): s
             for s in messages
-            for d, p in pieces[s.tensor]
-            if d == s.source and overlap(p, range(s.start, s.stop))
+            for d, p in held[s.piece.tensor]
+            if d == s.source and p.terms == s.piece.terms and pieces.intersection(s.piece, p).box == s.piece.box
         }
-        assert Counter(waits) == Counter({of_piece[d, shard.device, n, p]: c for (d, n, p), c in expected.items()})
+        assert Counter(waits) == Counter({of_piece[d, shard.device, p]: c for (d, p), c in expected.items()})
         assert m.pieces[row] == most
-        row += 1
 
 
 @given(draw=st.randoms(use_true_random=False))
@@ -263,12 +274,10 @@ def test_sends_and_receives_of_the_plan_are_the_messages(any_graph: Graph, draw:
         assert tuple(stop - start for start, stop in send.box) == into.shape
         assert into.dtype == sender.buffer(send.buffer).dtype
         source, dest = (mapping.devices[rank] for rank in key[:2])
-        found.add(Sent(source, dest, piece.tensor, piece.start, piece.stop))
-        if len(send.box) > 1:
-            held = p.pieces[send.buffer]
-            assert (held.tensor, held.start + send.box[1][0], held.start + send.box[1][1]) == (
-                (piece.tensor, piece.start, piece.stop)
-            )
+        found.add(Sent(source, dest, piece))
+        held = p.pieces[send.buffer]
+        moved = tuple((a + c, a + d) for (a, _), (c, d) in zip(held.box, send.box, strict=False))
+        assert (held.tensor, moved, held.terms) == (piece.tensor, piece.box, piece.terms)
     assert found == set(sent(any_graph, mapping))
     assert sorted(tag for _, _, tag in sends) == sorted(
         tag for pair in {key[:2] for key in sends} for tag in range(sum(key[:2] == pair for key in sends))

@@ -99,15 +99,19 @@ def test_everything_wrong_is_said_at_once(cnn: Graph) -> None:
         "layer 'l3': is on no device",
         "layer 'l4': is on no device",
         "layer 'l5': channels 0..5 are on no device",
-        "layer 'l6': operator Softmax cannot be split along axis 1 here; keep it whole",
+        "layer 'l6': operator Softmax cannot be split by channels here; keep it whole",
     ]
 
 
-@pytest.mark.parametrize(("axis", "stop"), [(0, 1), (2, 6), (3, 6), (7, 1), (-1, 1)])
-def test_no_other_axis_than_the_channels_is_taken_even_for_a_whole_layer(cnn: Graph, axis: int, stop: int) -> None:
-    """Lowering runs along the channels: 0..1 of the samples would become channel 0 alone."""
-    sentence = f"layer 'l1': operator Conv cannot be split along axis {axis} here; keep it whole"
-    assert with_first(cnn, Shard(0, 0, stop, 0, axis)) == [sentence]
+@pytest.mark.parametrize("axis", [4, 7, -1])
+def test_an_axis_that_does_not_exist_is_named_even_for_a_whole_layer(cnn: Graph, axis: int) -> None:
+    sentence = f"layer 'l1': there is no axis {axis} to split (0 samples, 1 channels, 2 rows, 3 input channels)"
+    assert with_first(cnn, Shard(0, 0, 1, 0, axis)) == [sentence]
+
+
+@pytest.mark.parametrize(("axis", "stop"), [(0, 1), (1, 10), (2, 6), (3, 3)])
+def test_a_whole_layer_may_be_said_along_any_axis(cnn: Graph, axis: int, stop: int) -> None:
+    assert with_first(cnn, Shard(0, 0, stop, 0, axis)) == []
 
 
 def test_a_layer_is_split_along_one_axis(cnn: Graph) -> None:
@@ -195,7 +199,10 @@ SHAPELESS = "layer 'l1': a part needs device, axis, start and stop"
         ([part(stop="10")], "layer 'l1': axis, start and stop must be whole numbers"),
         ([part(stop=10.0)], "layer 'l1': axis, start and stop must be whole numbers"),
         ([part(axis=True)], "layer 'l1': axis, start and stop must be whole numbers"),
-        ([part(axis=0, stop=1)], "layer 'l1': operator Conv cannot be split along axis 0 here; keep it whole"),
+        (
+            [part(axis=0, stop=1), part("h2_cpu0", axis=0, start=1, stop=2)],
+            "layer 'l1': box 1..2 is not inside 0..1",
+        ),
         ([{"device": "h0_cpu0"}], SHAPELESS),
         (["h0_cpu0"], SHAPELESS),
         ([part(device=["h0"])], "layer 'l1': device ['h0'] is not on the platform (it has h0_cpu0, h1_cpu0, h2_cpu0)"),

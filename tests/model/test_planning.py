@@ -14,7 +14,8 @@ from onnx import ModelProto
 
 from model.graph import Graph
 from model.mapping import Mapping, Shard
-from model.planning import Piece, Planned, piece_name, plan
+from model.pieces import Piece, name
+from model.planning import Planned, plan
 from runtime.plan import Buffer, Part, Plan, Recv, Run, Send
 from tests.tiny_cnn import (
     assert_cut_exactly,
@@ -116,8 +117,9 @@ def test_an_output_in_pieces_is_joined_where_its_first_piece_is(tmp_path: Path) 
 def test_names_of_pieces_differ_from_names_of_tensors(tmp_path: Path) -> None:
     nodes = [node("Relu", ["x"], ["a"]), node("Neg", ["a"], ["a[:,0:2]"]), node("Add", ["a", "a[:,0:2]"], ["y"])]
     graph = graph_of(tmp_path, network(nodes, {"x": (1, 4)}, ["y"]))
-    assert piece_name(graph, Piece("a", 0, 2)) == "a[:,0:2]'"
-    assert piece_name(graph, Piece("a", 0, 4)) == "a"
+    assert name(graph, Piece("a", ((0, 1), (0, 2)))) == "a[:,0:2]'"
+    assert name(graph, Piece("a", ((0, 1), (0, 4)))) == "a"
+    assert name(graph, Piece("a", ((0, 1), (0, 4)), (0, 3))) == "a{+0:3}"
     for seed in range(8):
         assert_cut_exactly(graph, random_mapping(random.Random(seed), graph, DEVICES), DEVICES)
 
