@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import ModelProto, numpy_helper
 
+from codegen import zoo
 from codegen.slicing import segment_model
 from model.graph import Graph
 from model.load import load
@@ -219,3 +220,11 @@ def test_attributes_and_names_with_blanks_survive(tmp_path: Path) -> None:
     mapping = Mapping.of(split((0, 1), (1, 6)))
     assert_cut_exactly(graph, mapping, DEVICES)
     assert cut(graph, mapping)["rank01/segment000.onnx"].graph.node[0].name == "conv 1[:,1:6]"
+
+
+@pytest.mark.parametrize("folded", [False, True])
+@pytest.mark.parametrize("name", ["shufflenet", "squeezenet"])
+def test_a_random_mapping_of_a_real_network_is_exact(name: str, folded: bool) -> None:
+    """Every layer that has a rule is cut; shuffled groups, Concats and residuals at their real sizes."""
+    graph = load(zoo.cached(name), folded=folded)
+    assert_cut_exactly(graph, random_mapping(random.Random(name), graph, DEVICES), DEVICES)

@@ -171,8 +171,9 @@ def test_buffers_are_filled_once_before_they_are_read_and_none_is_idle(graph: Gr
 @given(draw=st.randoms(use_true_random=False))
 @examples(30)
 def test_what_is_made_is_sent_before_anything_else_is_computed(graph: Graph, draw: random.Random) -> None:
-    """A tensor leaves as soon as it exists: the sends of a segment's outputs follow it at once, or a receive does."""
-    for rank in planned(graph, random_mapping(draw, graph, DEVICES)).plan.ranks:
+    """A tensor leaves as soon as it exists: its segment ends with the shard that makes it, and the sends follow."""
+    found = planned(graph, random_mapping(draw, graph, DEVICES))
+    for rank in found.plan.ranks:
         maker: dict[str, int] = {}
         for i, step in enumerate(rank.steps):
             if isinstance(step, Run):
@@ -180,6 +181,10 @@ def test_what_is_made_is_sent_before_anything_else_is_computed(graph: Graph, dra
             elif isinstance(step, Send) and step.buffer in maker:
                 between = rank.steps[maker[step.buffer] + 1 : i]
                 assert all(isinstance(other, Send) for other in between)
+                run = rank.steps[maker[step.buffer]]
+                assert isinstance(run, Run)
+                last = graph.by_name[run.parts[-1].layer]
+                assert found.pieces[step.buffer].tensor in last.outputs
 
 
 @given(draw=st.randoms(use_true_random=False))
