@@ -236,7 +236,8 @@ def _normalisation(graph: Graph, layer: Layer, kind: int) -> Rule | None:
     """Each channel by itself, with one value of each parameter a channel."""
     if kind == PARTIAL or not _constants_from(graph, layer, 1):
         return None
-    if kind == ROWS and layer.op != "BatchNormalization":  # the others take statistics over the rows
+    flat = all(len(graph.tensors[name].shape) == 1 for name in layer.inputs[1:])
+    if kind == ROWS and not (layer.op == "BatchNormalization" and flat):  # the others take statistics over the rows
         return None
     return Rule((Need(kind), *_rest(layer, Need(0) if kind == CHANNELS else WHOLE)), _size(graph, layer, kind))
 

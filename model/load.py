@@ -114,7 +114,8 @@ def _set_shapes(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], p
         del model.graph.value_info[:]
         for output in model.graph.output:
             output.type.tensor_type.ClearField("shape")
-    problems = [_ask_shape(i, path) for i in model.graph.input if _static(i) is None]
+    read = {name for node in model.graph.node for name in node.input}
+    problems = [_ask_shape(i, path) for i in model.graph.input if i.name in read and _static(i) is None]
     if problems:
         raise CleaveError(*problems)
 
@@ -213,7 +214,8 @@ def _graph(
         raise CleaveError(f"{path}: the network computes nothing from its inputs")
     used = {name for node in nodes for name in node.input if name}
     tensors = {name: _constant(weights[name]) for name in used if name in weights}
-    names = [i.name for i in model.graph.input] + [name for node in nodes for name in node.output if name]
+    inputs = [i.name for i in model.graph.input if i.name in used]
+    names = inputs + [name for node in nodes for name in node.output if name]
     tensors.update({t.name: t for t in _activations(names, infos, nodes, path)})
     _check_outputs(model, tensors, path)
     _check_channels(nodes, tensors, path)
@@ -228,7 +230,7 @@ def _graph(
         path=path,
         layers=tuple(layers),
         tensors=tensors,
-        inputs=tuple(i.name for i in model.graph.input if i.name in used),
+        inputs=tuple(inputs),
         outputs=tuple(o.name for o in model.graph.output),
         constants={name: weights[name] for name in used if name in weights},
         ir_version=model.ir_version,

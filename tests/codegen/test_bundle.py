@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
-from codegen import bundle
+from codegen import slicing
 from codegen.bundle import check_source, model_hash, read_source, source, write_bundle
 from codegen.render import DEVICE_FILES
 from codegen.verify import verify
@@ -115,7 +115,7 @@ def test_force_replaces_a_bundle(graph: Graph, tmp_path: Path) -> None:
 
 def test_large_segments_keep_their_weights_beside_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As above 2 GB, with the limit brought down."""
-    monkeypatch.setattr(bundle, "INLINE_BYTES", 2000)
+    monkeypatch.setattr(slicing, "INLINE_BYTES", 2000)
     graph = graph_of(tmp_path, six_layers())
     mapping = Mapping.whole(graph, [0, 0, 1, 1, 1, 1])
     write_bundle(graph, CLUSTER, mapping, source(graph, False, {}), tmp_path / "out", force=False)

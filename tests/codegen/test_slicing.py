@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import ModelProto, numpy_helper
 
+from codegen import zoo
 from codegen.slicing import segment
 from model.graph import Graph
 from model.load import load
@@ -219,3 +220,80 @@ def test_attributes_and_names_with_blanks_survive(tmp_path: Path) -> None:
     mapping = Mapping.of(split((0, 1), (1, 6)))
     assert_cut_exactly(graph, mapping, DEVICES)
     assert cut(graph, mapping)["rank01/segment000.onnx"].graph.node[0].name == "conv 1[:,1:6]"
+
+
+@pytest.mark.parametrize("folded", [False, True])
+@pytest.mark.parametrize("name", ["shufflenet", "squeezenet"])
+def test_a_random_mapping_of_a_real_network_is_exact(name: str, folded: bool) -> None:
+    """Every layer that has a rule is cut; shuffled groups, Concats and residuals at their real sizes."""
+    graph = load(zoo.cached(name), folded=folded)
+    assert_cut_exactly(graph, random_mapping(random.Random(name), graph, DEVICES), DEVICES)
+
+
+def quantized() -> ModelProto:
+    """As quantizers write it: Q and DQ around a convolution, and DQ on its weights."""
+    draw = np.random.default_rng(0)
+    constants = {"s": np.array(0.05, np.float32), "z": np.array(128, np.uint8), "ws": np.full(6, 0.01, np.float32)}
+    constants |= {"w": draw.integers(-100, 100, (6, 4, 3, 3)).astype(np.int8), "wz": np.zeros(6, np.int8)}
+    nodes = [
+        node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        node("DequantizeLinear", ["w", "ws", "wz"], ["dw"], axis=0),
+        node("Conv", ["d", "dw"], ["c"]),
+        node("QuantizeLinear", ["c", "s", "z"], ["p"]),
+        node("QLinearConv", ["p", "s", "z", "v", "s", "vz", "s", "z"], ["r"]),
+        node("DequantizeLinear", ["r", "s", "z"], ["y"]),
+    ]
+    constants |= {"v": draw.integers(-100, 100, (5, 6, 1, 1)).astype(np.int8), "vz": np.array(0, np.int8)}
+    return network(nodes, {"x": (1, 4, 5, 5)}, ["y"], constants)
+
+
+def shuffled() -> ModelProto:
+    """Channels shuffled between groups, as ShuffleNet does, and a choice element by element."""
+    nodes = [
+        node("Reshape", ["x", "apart"], ["a"]),
+        node("Transpose", ["a"], ["b"], perm=[0, 2, 1, 3, 4]),
+        node("Reshape", ["b", "together"], ["c"]),
+        node("Relu", ["c"], ["r"]),
+        node("Greater", ["r", "x"], ["g"]),
+        node("Where", ["g", "r", "x"], ["y"]),
+    ]
+    shapes = {"apart": np.array([1, 2, 3, 2, 2]), "together": np.array([1, 6, 2, 2])}
+    return network(nodes, {"x": (1, 6, 2, 2)}, ["y"], shapes)
+
+
+def upsampled(auto_pad: str) -> ModelProto:
+    up = node("ConvTranspose", ["x", "w"], ["u"], auto_pad=auto_pad, strides=[2, 2])
+    weights = {"w": weight(4, 6, 3, 3)}
+    return network([up, node("Relu", ["u"], ["y"])], {"x": (1, 4, 5, 5)}, ["y"], weights)
+
+
+def statistics_at_every_place() -> ModelProto:
+    """BatchNormalization of opset 7 with a value for every element."""
+    layer = node("BatchNormalization", ["x", "k", "k", "k", "k"], ["y"], spatial=0)
+    return network([layer], {"x": (2, 4, 3)}, ["y"], {"k": np.abs(weight(4, 3))}, opset=7)
+
+
+def through_half() -> ModelProto:
+    half, single = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
+    nodes = [node("Cast", ["x"], ["h"], to=half), node("Relu", ["h"], ["r"]), node("Cast", ["r"], ["y"], to=single)]
+    return network(nodes, {"x": (1, 4, 3)}, ["y"])
+
+
+ODD = [
+    quantized(),
+    shuffled(),
+    *map(upsampled, ("SAME_UPPER", "SAME_LOWER")),
+    statistics_at_every_place(),
+    through_half(),
+]
+
+
+@pytest.mark.parametrize("model", ODD, ids=lambda model: model.graph.node[0].op_type)
+@given(draw=st.randoms(use_true_random=False))
+@examples(5)
+def test_less_common_networks_are_exact(
+    model: ModelProto, draw: random.Random, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    graph = graph_of(tmp_path_factory.mktemp("odd"), model)
+    assert_cut_exactly(graph, random_mapping(draw, graph, DEVICES), DEVICES)

@@ -277,6 +277,12 @@ def test_dead_nodes_and_unused_weights_and_inputs_are_dropped(tmp_path: Path) ->
     assert set(graph.tensors) >= {"x", "y"}
 
 
+def test_the_shape_of_an_input_that_nothing_reads_is_not_asked_for(tmp_path: Path) -> None:
+    model = network([node("Relu", ["x"], ["y"])], {"x": (1, 4), "idle": ("N", 2)}, ["y"])
+    graph = graph_of(tmp_path, model)
+    assert (graph.inputs, set(graph.tensors)) == (("x",), {"x", "y"})
+
+
 def test_layers_have_unique_names(tmp_path: Path) -> None:
     nodes = [
         node("Relu", ["x"], ["a"], "twice"),

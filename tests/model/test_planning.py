@@ -137,7 +137,7 @@ def test_every_shard_runs_once_on_its_device(graph: Graph, draw: random.Random) 
     p = planned(graph, mapping).plan
     assert tuple(rank.rank for rank in p.ranks) == tuple(range(len(mapping.devices)))
     for rank, device in zip(p.ranks, mapping.devices, strict=True):
-        own = [Part(graph.layers[s.layer].name, 1, s.start, s.stop) for s in mapping.shards if s.device == device]
+        own = [Part(graph.layers[s.layer].name, s.axis, s.start, s.stop) for s in mapping.shards if s.device == device]
         assert [part for run in rank.runs for part in run.parts] == own
         assert [run.file for run in rank.runs] == [
             f"rank{rank.rank:02d}/segment{i:03d}.onnx" for i in range(len(rank.runs))
@@ -173,8 +173,9 @@ def test_buffers_are_filled_once_before_they_are_read_and_none_is_idle(graph: Gr
 @given(draw=st.randoms(use_true_random=False))
 @examples(30)
 def test_what_is_made_is_sent_before_anything_else_is_computed(graph: Graph, draw: random.Random) -> None:
-    """A tensor leaves as soon as it exists: the sends of a segment's outputs follow it at once, or a receive does."""
-    for rank in planned(graph, random_mapping(draw, graph, DEVICES)).plan.ranks:
+    """A tensor leaves as soon as it exists: its segment ends with the shard that makes it, and the sends follow."""
+    found = planned(graph, random_mapping(draw, graph, DEVICES))
+    for rank in found.plan.ranks:
         maker: dict[str, int] = {}
         for i, step in enumerate(rank.steps):
             if isinstance(step, Run):
@@ -182,6 +183,10 @@ def test_what_is_made_is_sent_before_anything_else_is_computed(graph: Graph, dra
             elif isinstance(step, Send) and step.buffer in maker:
                 between = rank.steps[maker[step.buffer] + 1 : i]
                 assert all(isinstance(other, Send) for other in between)
+                run = rank.steps[maker[step.buffer]]
+                assert isinstance(run, Run)
+                last = graph.by_name[run.parts[-1].layer]
+                assert found.pieces[step.buffer].tensor in last.outputs
 
 
 @given(draw=st.randoms(use_true_random=False))
