@@ -6,7 +6,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -65,32 +66,51 @@ DryRunOption = Annotated[
 BundleArgument = Annotated[
     Path, typer.Argument(metavar="BUNDLE", help="Bundle folder, made by dse generate or dse run")
 ]
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
+asked_to_stop: list[int] = []
+"""Signals that came. The exception of one that comes while an object is destroyed is lost, so it is kept here too."""
 
 
 def main() -> None:
     """Run a command. What a person can mend is said in a sentence, with exit code 2."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) == signal.SIG_DFL:  # nohup's stays
-            signal.signal(number, _end)
     try:
-        app()
+        with _signals():
+            app()
     except CleaveError as error:
         _fail(*error.sentences)
     except OSError as error:
         _fail(": ".join(str(word) for word in (error.filename, error.strerror or error) if word))
-    except SystemExit as end:
-        if end.code == INTERRUPTED:
+    except SystemExit:
+        if asked_to_stop:
             show.line(errors, "stopped; what was unfinished is gone")
         raise
     finally:
         _flush()
 
 
+@contextmanager
+def _signals() -> Iterator[None]:
+    """Ctrl-C, ``kill`` and a closed terminal end a command as an error does: folders and ranks are cleared away."""
+    asked_to_stop.clear()
+    usual = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    mine = [n for n, handler in usual.items() if handler is not signal.SIG_IGN]  # nohup's stays
+    for number in mine:
+        signal.signal(number, _end)
+    try:
+        yield
+    finally:
+        for number in mine:
+            signal.signal(number, usual[number])
+
+
 def _end(number: int, _: Any) -> None:
-    """Leave as after an error, so that folders and ranks are cleared away."""
-    sys.exit(128 + number)
+    asked_to_stop.append(number)
+    sys.unraisablehook = lambda _: None  # else Python would tell of the lost exception
+    _leave_if_asked()
+
+
+def _leave_if_asked() -> None:
+    if asked_to_stop:
+        sys.exit(128 + asked_to_stop[0])
 
 
 def _fail(*sentences: str) -> NoReturn:
@@ -197,6 +217,8 @@ def run(
     out = out or Path("runs") / f"{loaded.graph.name}-{cluster.name}"
     coding = job.Coding(chromosome, _splits(splits, cluster), shares)
     job.check_place(out, force)
+    if check:
+        job.check_mpi()
     encoding, _ = job.prepare(loaded, cluster, coding)
     say = Console(stderr=True) if as_json else console
     show.announce(say, loaded.graph, cluster, coding, settings)
@@ -207,11 +229,13 @@ def run(
     bar = progress.add_task("searching", total=generations, best="")
 
     def step(generation: int, best: Any) -> None:
+        _leave_if_asked()
         columns = [OBJECTIVES.index(o) for o in settings.objectives]
         text = "best " + "  ".join(shown(OBJECTIVES[k], best[k]) for k in columns)
         progress.update(bar, completed=generation, best=text if np.isfinite(best).all() else "nothing fits yet")
 
     def tell(text: str) -> None:
+        _leave_if_asked()
         _stop(progress)  # the search is done
         show.line(say, text)
 

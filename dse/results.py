@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from dse.chromosomes import Chromosome
 from dse.evaluation import OBJECTIVES
 from dse.search import Front
+from model.boxes import CHANNELS
 from model.graph import Graph
 from model.mapping import Mapping, Shard, extent
 from model.platform import Platform
@@ -54,9 +55,16 @@ def write_front(folder: Path, front: Front, chromosome: Chromosome, graph: Graph
 
 
 def compact(graph: Graph, mapping: Mapping) -> list[Any]:
-    """One entry a layer: the index of its device, or ``[device, start, stop]`` for each part along the channels."""
+    """One entry a layer: the index of its device, or ``[device, start, stop]`` for each part along the channels.
+
+    A part of another kind of split has the kind as a fourth number.
+    """
     rows = mapping.by_layer(len(graph.layers))
-    return [row[0].device if len(row) == 1 else [[s.device, s.start, s.stop] for s in row] for row in rows]
+    return [row[0].device if len(row) == 1 and row[0].axis == CHANNELS else [_part(s) for s in row] for row in rows]
+
+
+def _part(shard: Shard) -> list[int]:
+    return [shard.device, shard.start, shard.stop, *([shard.axis] if shard.axis != CHANNELS else [])]
 
 
 def from_compact(graph: Graph, entries: Sequence[Any]) -> Mapping:
@@ -64,7 +72,7 @@ def from_compact(graph: Graph, entries: Sequence[Any]) -> Mapping:
     shards = []
     for layer, entry in zip(graph.layers, entries, strict=True):
         parts = [[entry, 0, extent(graph, layer)]] if isinstance(entry, int) else entry
-        shards += [Shard(layer.index, start, stop, device) for device, start, stop in parts]
+        shards += [Shard(layer.index, start, stop, device, *axis) for device, start, stop, *axis in parts]
     return Mapping.of(shards)
 
 
