@@ -1,0 +1,111 @@
+"""How fast is a bundle: frames one at a time, each timed from the barrier to the last rank's end."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from runtime.launch import run
+from runtime.options import Options
+from runtime.trace import COMPUTE, SEND, WAIT, Trace
+
+WARMUP, FRAMES = 4, 20
+"""Runs that are thrown away and runs that count, as in the thesis this follows."""
+
+
+@dataclass(frozen=True)
+class RankTimes:
+    """Medians over frames of the seconds that a rank spent computing, waiting and sending in one frame.
+
+    processor_s: processor time of one frame, mean; peak_bytes: of the whole run
+    """
+
+    rank: int
+    device: str
+    compute_s: float
+    wait_s: float
+    send_s: float
+    processor_s: float
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What was measured. ``latencies_s``: of each frame, in order; ``trace``: everything."""
+
+    latencies_s: tuple[float, ...]
+    ranks: tuple[RankTimes, ...]
+    trace: Trace
+
+    @property
+    def median_s(self) -> float:
+        """The middle latency."""
+        return median(self.latencies_s)
+
+    @property
+    def min_s(self) -> float:
+        """The best latency."""
+        return min(self.latencies_s)
+
+    @property
+    def max_s(self) -> float:
+        """The worst latency."""
+        return max(self.latencies_s)
+
+    @staticmethod
+    def from_trace(trace: Trace) -> Bench:
+        """The figures of a measured trace, wherever it was measured."""
+        sums = {kind: _medians(trace, kind) for kind in (COMPUTE, WAIT, SEND)}
+        ranks = tuple(
+            RankTimes(
+                rank=usage.rank,
+                device=usage.device,
+                compute_s=sums[COMPUTE][i],
+                wait_s=sums[WAIT][i],
+                send_s=sums[SEND][i],
+                processor_s=usage.processor_s / len(trace.frames),
+                peak_bytes=usage.peak_bytes,
+            )
+            for i, usage in enumerate(trace.ranks)
+        )
+        return Bench(trace.latencies_s, ranks, trace)
+
+    def to_json(self) -> str:
+        """For ``--json``, without the trace."""
+        body: dict[str, Any] = {
+            "median_s": self.median_s,
+            "min_s": self.min_s,
+            "max_s": self.max_s,
+            "latencies_s": self.latencies_s,
+            "ranks": [vars(rank) for rank in self.ranks],
+        }
+        return json.dumps(body, indent=1) + "\n"
+
+
+def bench(
+    bundle: Path,
+    *,
+    warmup: int = WARMUP,
+    frames: int = FRAMES,
+    threads: int | None = None,
+    provider: str | None = None,
+    timeout_s: float = 600.0,
+) -> Bench:
+    """Run a bundle on this machine on random frames, every frame started together."""
+    with tempfile.TemporaryDirectory(prefix="cleave-") as folder:
+        report = Path(folder) / "report.json"
+        options = Options(
+            frames=frames, warmup=warmup, barrier=True, report=str(report), threads=threads, provider=provider
+        )
+        run(bundle, options, timeout_s=timeout_s)
+        return Bench.from_trace(Trace.from_json(report.read_text(encoding="utf-8"), str(report)))
+
+
+def _medians(trace: Trace, kind: str) -> list[float]:
+    """By rank, in the order of ``trace.ranks``."""
+    by_frame = [trace.sums_s(frame, kind) for frame in range(len(trace.frames))]
+    return [median(seconds) for seconds in zip(*by_frame, strict=True)]
