@@ -50,7 +50,7 @@ def layer_rows(graph: Graph) -> list[dict[str, Any]]:
             "output": list(graph.tensors[layer.outputs[0]].shape),
             "macs": layer.macs,
             "weights_bytes": graph.weight_bytes(layer),
-            "split_axes": [boxes.CHANNELS] if boxes.rule(graph, layer) else [],
+            "splits": [name for kind, name in enumerate(boxes.KIND_NAMES) if boxes.rule(graph, layer, kind)],
             "lop": boxes.is_heavy(graph, layer),
             "origins": list(layer.origins),
         }
@@ -68,7 +68,7 @@ def layers(console: Console, graph: Graph, rows: list[dict[str, Any]]) -> None:
             "x".join(map(str, r["output"])),
             f"{r['macs']:,}",
             f"{r['weights_bytes']:,}",
-            "LOP" if r["lop"] else "channels" if r["split_axes"] else "",
+            "LOP" if r["lop"] else "channels" if "channels" in r["splits"] else "",
         ]
         for r in rows
     ]
@@ -180,14 +180,16 @@ def layer_costs(graph: Graph, cluster: Platform, found: Priced) -> list[dict[str
     rows = []
     for layer in graph.layers:
         task = found.g.n_inputs + layer.index
+        kind = int(s.kind[task])
         for k in range(s.ptr[task], s.ptr[task + 1]):
             rows.append(
                 {
                     "layer": layer.name,
                     "op": layer.op,
                     "device": cluster.devices[s.device[k]].name,
-                    "channels": [int(s.start[k]), int(s.stop[k])],
-                    "of": extent(graph, layer),
+                    "by": boxes.KIND_NAMES[kind],
+                    "part": [int(s.start[k]), int(s.stop[k])],
+                    "of": extent(graph, layer, kind),
                     "start_s": float(book.start[k]),
                     "time_s": float(book.stop[k] - book.start[k]),
                 }
@@ -207,13 +209,17 @@ def price(console: Console, graph: Graph, cluster: Platform, found: Priced) -> N
     costs = layer_costs(graph, cluster, found)[:COSTLIEST]
     total = float(np.sum(found.account[:, 0]))
     cells = [
-        [c["layer"], c["op"], c["device"], "{}..{} of {}".format(*c["channels"], c["of"]), f"{c['time_s'] * 1e3:.3f}",
-         f"{c['time_s'] / total:.1%}"]
+        [c["layer"], c["op"], c["device"], _part(c), f"{c['time_s'] * 1e3:.3f}", f"{c['time_s'] / total:.1%}"]
         for c in costs
-    ]  # fmt: skip
+    ]
     line(console, f"\nthe {len(cells)} costliest parts")
-    console.print(table(["layer", "op", "device", "channels", "ms", "of all computing"], cells, text=4), markup=False)
+    console.print(table(["layer", "op", "device", "part", "ms", "of all"], cells, text=4), markup=False)
     warn_uncalibrated(console, cluster)
+
+
+def _part(cost: dict[str, Any]) -> str:
+    start, stop = cost["part"]
+    return f"{start}..{stop} of {cost['of']} {cost['by']}"
 
 
 def _price_devices(console: Console, rows: list[dict[str, Any]], latency_s: float) -> None:

@@ -426,7 +426,8 @@ def test_a_dry_run_writes_nothing(here: Path, words: tuple[str, ...]) -> None:
 
 def test_json_of_every_command_parses(here: Path) -> None:
     mapping = ("--cnn", "six.onnx", "--platform", "two.txt", "--mapping", write_mapping())
-    assert len(json.loads(done("inspect", "--cnn", "six.onnx", "--json"))["layers"]) == 6
+    layers = json.loads(done("inspect", "--cnn", "six.onnx", "--json"))["layers"]
+    assert [layer["splits"] for layer in layers[::5]] == [["channels", "rows", "input channels"], []]
     assert json.loads(done("models", "--json")) == list(zoo.NAMES)
     assert json.loads(done("models", "squeezenet", "--json")) == ["squeezenet.onnx"]
     assert json.loads(done("price", *mapping, "--json"))["fits"]
@@ -476,6 +477,13 @@ def test_tables_fit_a_terminal_of_80_columns(here: Path, monkeypatch: pytest.Mon
     rows = [line for line in (ran + price).splitlines() if re.match(r"(best-\w+ {2}|nx\d\d_)", line)]
     assert len(rows) > 5
     assert all(len(row) <= 80 and len(row.split()) > 4 for row in rows)
+
+
+def test_the_price_names_parts_by_what_was_cut() -> None:
+    mapping = write_mapping(l1=[part(A, 0, 2, axis=2), part(B, 2, 6, axis=2)], l5=[part(A, 0, 4), part(B, 4, 10)])
+    out = done("price", "--cnn", "six.onnx", "--platform", "two.txt", "--mapping", mapping)
+    assert "2..6 of 6 rows" in out
+    assert "0..4 of 10 channels" in out
 
 
 # --- bundles and MPI
