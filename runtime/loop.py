@@ -31,15 +31,15 @@ def run_frames(program: Program, rank: Rank, options: Options) -> None:
             rank.activity = "waiting for the other ranks"
             rank.communicator.barrier()
             origin = time.perf_counter()
-        if index == 0:
-            busy = time.process_time()
         rank.records.clear()
+        began = time.process_time()
         frame()
         rank.finish()
         if index >= 0:
+            busy += time.process_time() - began
             frames.append(_spans(rank, origin))
             _keep(kept, rank, options)
-    _hand_in(rank, options, _usage(rank, time.process_time() - busy), frames, kept)
+    _hand_in(rank, options, _usage(rank, busy), frames, kept)
 
 
 def _spans(rank: Rank, origin: float) -> tuple[Span, ...]:
@@ -86,7 +86,7 @@ def _usage(rank: Rank, processor_s: float) -> Usage:
         threads=rank.threads,
         peak_bytes=peak_bytes(),
         processor_s=processor_s,
-        versions=_versions(),
+        conditions=_conditions(),
     )
 
 
@@ -101,8 +101,15 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def _versions() -> dict[str, str]:
+def _conditions() -> dict[str, str]:
+    """What a measurement depends on: versions, cores that this process may use, how they are clocked."""
     found = {"python": platform.python_version(), "numpy": np.__version__, "machine": platform.machine()}
     if "onnxruntime" in sys.modules:
         found["onnxruntime"] = sys.modules["onnxruntime"].__version__
+    if hasattr(os, "sched_getaffinity"):
+        found["cores"] = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+    governor = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
+    if os.path.exists(governor):
+        with open(governor, encoding="ascii", errors="replace") as file:
+            found["governor"] = file.read().strip()
     return found

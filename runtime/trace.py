@@ -41,9 +41,9 @@ class Usage:
     """What one rank took over all its frames.
 
     peak_bytes:  largest resident memory of the process so far
-    processor_s: processor time of all threads over all frames together
+    processor_s: processor time of all threads over all frames together, without making the input
     energy_j:    of one frame, where it is known
-    versions:    of what it ran on, for a measurement to be comparable: ``{"onnxruntime": "1.18.0", …}``
+    conditions:  that a measurement depends on, as text: versions, cores, governor; ``{"onnxruntime": "1.18.0", …}``
     """
 
     rank: int
@@ -53,7 +53,7 @@ class Usage:
     peak_bytes: int
     processor_s: float
     energy_j: float | None = None
-    versions: dict[str, str] | None = None
+    conditions: dict[str, str] | None = None
 
 
 @dataclass(frozen=True)
