@@ -16,14 +16,18 @@ from codegen import render
 from codegen.folder import fresh
 from codegen.slicing import segment
 from model import wire
+from model.gather import gathered
 from model.graph import Graph
 from model.mapping import Mapping, checked
-from model.planning import Planned, plan
+from model.planning import plan
 from model.platform import Platform
 from runtime.errors import CleaveError
+from runtime.plan import Plan
 
 FORMAT = "cleave-bundle"
 VERSION = 1
+USE, GATHER = JOINS = ("use", "gather")
+"""Where the parts of a split layer are joined: on each device that uses them, or on one that passes them on."""
 
 
 @dataclass(frozen=True)
@@ -44,27 +48,34 @@ def source(graph: Graph, folded: bool, shapes: dict[str, tuple[int, ...]]) -> So
     return Source(graph.path.resolve(), model_hash(graph.path), folded, shapes)
 
 
-def write_bundle(graph: Graph, platform: Platform, mapping: Mapping, origin: Source, out: Path, force: bool) -> Planned:
+def write_bundle(
+    graph: Graph, platform: Platform, mapping: Mapping, origin: Source, out: Path, force: bool, join: str = USE
+) -> Plan:
     """Make a bundle in the folder ``out``; returns its plan. ``CleaveError`` for a mapping that does not check."""
     checked(mapping, graph, platform, "mapping")
-    planned = plan(graph, platform, mapping)
     with fresh(out, force) as folder:
-        fill(folder, graph, platform, mapping, planned, origin)
-    return planned
+        return fill(folder, graph, platform, mapping, origin, join)
 
 
-def fill(folder: Path, graph: Graph, platform: Platform, mapping: Mapping, planned: Planned, origin: Source) -> None:
-    """Write a bundle's files into an existing folder."""
-    render.write(render.render(planned.plan), folder)
+def fill(folder: Path, graph: Graph, platform: Platform, mapping: Mapping, origin: Source, join: str = USE) -> Plan:
+    """Write a bundle of a checked mapping into an existing folder; returns its plan.
+
+    join: where the parts of a layer are put together, ``USE`` (where they are used) or ``GATHER`` (as AutoDiCE does)
+    """
     (folder / "mapping.json").write_text(mapping.to_json(graph, platform))
+    if join == GATHER:
+        graph, mapping = gathered(graph, mapping)
+    planned = plan(graph, platform, mapping)
+    render.write(render.render(planned.plan), folder)
     for rank in planned.plan.ranks:
         for run in rank.runs:
             (folder / run.file).parent.mkdir(exist_ok=True)
             segment(graph, planned, run).save(folder / run.file)
     files = {str(f.relative_to(folder)): file_hash(f) for f in sorted(folder.rglob("*")) if f.is_file()}
     cnn = {"path": str(origin.path), "sha256": origin.sha256, "folded": origin.folded, "shapes": origin.shapes}
-    body = {"format": FORMAT, "version": VERSION, "cnn": cnn, "platform": platform.name, "files": files}
+    body = {"format": FORMAT, "version": VERSION, "cnn": cnn, "platform": platform.name, "join": join, "files": files}
     (folder / "bundle.json").write_text(json.dumps(body, indent=1) + "\n")
+    return planned.plan
 
 
 def read_source(bundle: Path) -> Source:

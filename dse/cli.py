@@ -43,7 +43,6 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-JOINS = ("use", "gather")
 WIDE = 160
 """Columns where the output is no terminal: a table in a file or a pipe is not squeezed into 80."""
 
@@ -281,15 +280,7 @@ def _stop(progress: Progress) -> None:
 def _mapping(cnn: Cnn, cluster: Platform, mapping: Path, horizontal: Path | None) -> Mapping:
     text = read_text(mapping, "mapping")
     more = read_text(horizontal, "horizontal.json") if horizontal else None
-    return autodice.read_mapping(text, more, cnn.graph, cluster, str(mapping), str(horizontal))
-
-
-def _joined(cnn: Cnn, mapping: Mapping, join: str) -> tuple[Cnn, Mapping]:
-    """Apply ``--join``."""
-    if _one_of("--join", join, JOINS) == "use":
-        return cnn, mapping
-    graph, moved = gathered(cnn.graph, mapping)
-    return Cnn(graph, cnn.folded, cnn.shapes), moved
+    return autodice.read_mapping(text, more, cnn.graph, cluster, str(mapping), str(horizontal or "horizontal.json"))
 
 
 @app.command()
@@ -309,13 +300,13 @@ def generate(
     """Make a bundle from a mapping. Submodels, plan, one program a rank, rankfile and hostfile."""
     loaded, cluster = read_cnn(cnn, shape, fold), Platform.from_file(platform)
     found = _mapping(loaded, cluster, mapping, horizontal)
-    loaded, found = _joined(loaded, found, join)
+    _one_of("--join", join, bundles.JOINS)
     job.check_place(out, force)
     if dry_run:
         show.line(console, f"dry run: the mapping is right; would write {out}")
         return
-    planned = bundles.write_bundle(loaded.graph, cluster, found, loaded.source(), out, force)
-    rows = show.rank_rows(planned.plan)
+    made = bundles.write_bundle(loaded.graph, cluster, found, loaded.source(), out, force, join)
+    rows = show.rank_rows(made)
     _print_json({"bundle": str(out), "ranks": rows}) if as_json else show.ranks(console, rows, out)
 
 
@@ -333,12 +324,14 @@ def price(
     """Price a mapping, and show where its time, memory and energy go."""
     loaded, cluster = read_cnn(cnn, shape, fold), Platform.from_file(platform)
     found = _mapping(loaded, cluster, mapping, horizontal)
-    loaded, found = _joined(loaded, found, join)
-    result = priced(loaded.graph, cluster, found)
+    graph = loaded.graph
+    if _one_of("--join", join, bundles.JOINS) == bundles.GATHER:
+        graph, found = gathered(graph, found)
+    result = priced(graph, cluster, found)
     if as_json:
-        _print_json(show.price_body(loaded.graph, cluster, result))
+        _print_json(show.price_body(graph, cluster, result))
     else:
-        show.price(console, loaded.graph, cluster, result)
+        show.price(console, graph, cluster, result)
 
 
 @app.command()

@@ -21,7 +21,6 @@ from dse.search import Front, Progress, Settings, search
 from model import coefficients, pricing
 from model.arrays import arrays
 from model.mapping import Mapping
-from model.planning import plan
 from model.platform import Platform
 from runtime.errors import CleaveError
 from runtime.launch import Mpirun
@@ -154,8 +153,7 @@ def _ship(
     say(f"{point.name}: cutting the model for {len(point.mapping.devices)} ranks")
     target = draft / point.name
     target.mkdir()
-    planned = plan(cnn.graph, platform, point.mapping)
-    bundle.fill(target, cnn.graph, platform, point.mapping, planned, cnn.source())
+    bundle.fill(target, cnn.graph, platform, point.mapping, cnn.source())
     if not check:
         return point
     say(f"{point.name}: running {len(point.mapping.devices)} MPI ranks here")

@@ -16,6 +16,8 @@ from model.macs import macs
 from runtime.errors import CleaveError
 
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+OLDEST_OPSET = 7
+"""Before it, element-wise operators named the axis that they broadcast along; ONNX Runtime runs none of those."""
 SMALL_ELEMENTS = 4096
 """Constants up to this size keep their values during shape inference (targets of Reshape and the like)."""
 
@@ -76,6 +78,9 @@ def _refuse(model: onnx.ModelProto, weights: constants.Constants, path: Path) ->
         for n in model.graph.node
         if n.op_type in CONTROL_FLOW
     ]
+    opset = max((o.version for o in model.opset_import if not o.domain), default=OLDEST_OPSET)
+    if opset < OLDEST_OPSET:
+        problems.append(f"{path}: opset {opset} is older than {OLDEST_OPSET}; convert it (onnx.version_converter)")
     if model.functions:
         names = ", ".join(sorted(f"'{f.name}'" for f in model.functions))
         problems.append(f"{path}: model-local functions are not supported ({names}); inline them when exporting")

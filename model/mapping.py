@@ -15,6 +15,8 @@ from runtime.errors import CleaveError
 
 FORMAT = "cleave-mapping"
 VERSION = 1
+MOST = 20
+"""Problems of a mapping that are printed at once."""
 
 
 @dataclass(frozen=True, order=True)
@@ -125,7 +127,8 @@ def checked(mapping: Mapping, graph: Graph, platform: Platform, where: str, prob
     """The mapping, or a ``CleaveError`` with ``problems`` and everything that ``check`` finds."""
     found = list(problems) or mapping.check(graph, platform)
     if found:
-        raise CleaveError(*[f"{where}: {problem}" for problem in found[:20]])
+        more = [f"{where}: and {len(found) - MOST} more like these"] if len(found) > MOST else []
+        raise CleaveError(*[f"{where}: {problem}" for problem in found[:MOST]], *more)
     return mapping
 
 

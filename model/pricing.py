@@ -245,9 +245,20 @@ def _transfer(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger
 def _release(g: GraphArrays, s: Shards, m: Messages, out: Ledger, task: int) -> None:
     """Free what no later task on its own device reads: inputs of the task, and its outputs where none does."""
     for edge in range(g.edge_ptr[task], g.edge_ptr[task + 1]):
-        _free(g, s, m, out, g.edge_tensor[edge], task)
+        if _reads_first(g, task, edge):
+            _free(g, s, m, out, g.edge_tensor[edge], task)
     for tensor in range(g.tensor_ptr[task], g.tensor_ptr[task + 1]):
         _free(g, s, m, out, tensor, -1)
+
+
+@inlined
+def _reads_first(g: GraphArrays, task: int, edge: int) -> bool:
+    """Whether no earlier edge of the task reads the same tensor."""
+    first = True
+    for other in range(g.edge_ptr[task], edge):
+        if g.edge_tensor[other] == g.edge_tensor[edge]:
+            first = False
+    return first
 
 
 @inlined
@@ -255,10 +266,8 @@ def _free(g: GraphArrays, s: Shards, m: Messages, out: Ledger, tensor: int, task
     """Free the pieces of ``tensor`` whose last reader is ``task`` (-1: that have none)."""
     maker = g.tensor_task[tensor]
     for shard in range(s.ptr[maker], s.ptr[maker + 1]):
-        slot = m.slot_ptr[tensor] + shard - s.ptr[maker]
-        if m.last_use[slot] == task:
+        if m.last_use[m.slot_ptr[tensor] + shard - s.ptr[maker]] == task:
             out.alive[s.device[shard]] -= g.tensor_bytes[tensor] * _made(g, s, maker, shard)
-            m.last_use[slot] = -2
 
 
 @inlined

@@ -28,7 +28,7 @@ CLUSTER = platform(DEVICES)
 
 def write(graph: Graph, out: Path, seed: int = 0, force: bool = False, folded: bool = False) -> Plan:
     mapping = random_mapping(random.Random(seed), graph, DEVICES)
-    return write_bundle(graph, CLUSTER, mapping, source(graph, folded, {}), out, force).plan
+    return write_bundle(graph, CLUSTER, mapping, source(graph, folded, {}), out, force)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
