@@ -12,6 +12,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from google.protobuf.message import DecodeError
+
 from codegen import render
 from codegen.folder import fresh
 from codegen.slicing import segment
@@ -108,7 +110,10 @@ def check_source(bundle: Path, cnn: Path | None = None) -> Path:
 def model_hash(path: Path) -> str:
     """SHA-256 of a model file and of its external data, in order of first mention."""
     digest = hashlib.sha256(file_hash(path).encode())
-    tensors = wire.scan(path).graph.initializer
+    try:
+        tensors = wire.scan(path).graph.initializer
+    except DecodeError as error:
+        raise CleaveError(f"{path}: is no ONNX model ({error})") from error
     external = {e.value: None for t in tensors for e in t.external_data if e.key == "location"}
     for name in external:
         if name != path.name:

@@ -11,8 +11,9 @@ from dse.chromosomes import room as room_for_shards
 from model import pricing
 from model.arrays import GraphArrays, Ints
 from model.compiled import allocating
+from model.costs import CostArrays
 from model.lowering import Room, lower, messages, room
-from model.pricing import ENERGY, MEMORY, CostArrays
+from model.pricing import ENERGY, MEMORY
 
 OBJECTIVES = ("latency_s", "energy_j", "memory_bytes", "period_s")
 """Columns of the scores, all minimised: one frame, largest of a device, largest of a device, steady pipeline."""

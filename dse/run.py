@@ -18,8 +18,10 @@ from dse.chromosomes import Chromosome, chromosome
 from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn
 from dse.search import Front, Progress, Settings, search
-from model import coefficients, pricing
+from model import coefficients
 from model.arrays import arrays
+from model.costs import CostArrays
+from model.costs import costs as cost_arrays
 from model.mapping import Mapping
 from model.platform import Platform
 from runtime.errors import CleaveError
@@ -64,10 +66,10 @@ class Outcome:
         return all(s.verification is None or s.verification.passed for s in self.shipped)
 
 
-def prepare(cnn: Cnn, platform: Platform, coding: Coding) -> tuple[Chromosome, pricing.CostArrays]:
+def prepare(cnn: Cnn, platform: Platform, coding: Coding) -> tuple[Chromosome, CostArrays]:
     """The chromosome and the costs that a search needs."""
     g = arrays(cnn.graph)
-    costs = pricing.costs(cnn.graph, g, platform)
+    costs = cost_arrays(cnn.graph, g, platform)
     time_s = costs.time_s + costs.overhead_s
     devices = len(platform.devices)
     return chromosome(coding.kind, cnn.graph, g, devices, coding.splits, coding.shares, time_s), costs

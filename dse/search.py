@@ -21,7 +21,7 @@ from pymoo.core.termination import NoTermination
 from dse.chromosomes import POINTS, Chromosome
 from dse.evaluation import OBJECTIVES, evaluate
 from dse.operators import ChangeGenes, ExchangeGenes, RandomGenes, SameGenes
-from model.pricing import CostArrays
+from model.costs import CostArrays
 from runtime.errors import CleaveError
 
 Progress = Callable[[int, NDArray[np.float64]], None]

@@ -1,7 +1,8 @@
 """Compiled code (numba), cached between runs under a key made of all sources that can be in it.
 
 numba's own cache looks at the file of the outermost function alone, so a change in a function that it calls would
-go unnoticed. Here the cache folder carries a hash of every source file that holds kernels.
+go unnoticed. Here the cache folder carries a hash of every file that can be part of a kernel: all of ``model``, and
+those of ``dse`` that hold kernels.
 """
 
 from __future__ import annotations
@@ -15,17 +16,14 @@ from typing import Any
 
 import numba
 
-PACKAGES = ("model", "dse")
-
 
 def _source_key() -> str:
     root = Path(__file__).parents[1]
     digest = hashlib.sha256()
-    for package in PACKAGES:
-        for file in sorted((root / package).glob("*.py")):
-            source = file.read_bytes()
-            if b"from model.compiled import" in source:
-                digest.update(source)
+    for file in (*sorted((root / "model").glob("*.py")), *sorted((root / "dse").glob("*.py"))):
+        source = file.read_bytes()
+        if file.parent.name == "model" or b"from model.compiled import" in source:
+            digest.update(source)
     return digest.hexdigest()[:16]
 
 

@@ -129,7 +129,8 @@ def _ask_shape(info: ValueInfoProto, path: Path) -> str:
     dims = [
         d.dim_param or (str(d.dim_value) if d.HasField("dim_value") else "?") for d in info.type.tensor_type.shape.dim
     ]
-    example = ",".join(d if d.isdigit() and d != "0" else "1" for d in dims)
+    usual = ("1", "3", *["224"] * len(dims))
+    example = ",".join(d if d.isdigit() and d != "0" else u for d, u in zip(dims, usual, strict=False))
     return (
         f"{path}: input '{info.name}' has a dynamic shape ({', '.join(dims)}); "
         f"say which to use: --shape {info.name}={example}"
@@ -175,8 +176,9 @@ def _infer(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> 
 
 
 def _first_line(error: Exception) -> str:
+    """The first thing that went wrong: what follows is often its consequence."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+    return lines[0].split("Inference error(s): ")[-1] if lines else type(error).__name__
 
 
 def _drop_no_ops(graph: onnx.GraphProto) -> None:

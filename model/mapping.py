@@ -103,7 +103,7 @@ class Mapping:
     def from_json(text: str, graph: Graph, platform: Platform, where: str = "mapping") -> Mapping:
         """Read and check a mapping; ``CleaveError`` with every problem, each beginning with ``where``."""
         try:
-            body = json.loads(text)
+            body = json.loads(text, object_pairs_hook=_once)
         except ValueError as error:
             raise CleaveError(f"{where}: is no JSON: {error}") from error
         if not isinstance(body, dict) or body.get("format") != FORMAT or body.get("version") != VERSION:
@@ -130,6 +130,15 @@ def checked(mapping: Mapping, graph: Graph, platform: Platform, where: str, prob
         more = [f"{where}: and {len(found) - MOST} more like these"] if len(found) > MOST else []
         raise CleaveError(*[f"{where}: {problem}" for problem in found[:MOST]], *more)
     return mapping
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys differ: of two equal ones JSON would silently drop the first."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"'{next(key for key in keys if keys.count(key) > 1)}' stands in it twice")
+    return found
 
 
 def _say(error: Exception) -> str:

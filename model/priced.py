@@ -9,6 +9,7 @@ import numpy as np
 
 from model import pricing
 from model.arrays import GraphArrays, arrays
+from model.costs import costs
 from model.graph import Graph
 from model.lowering import Messages, Shards, lowered, room, shards_of
 from model.mapping import Mapping
@@ -61,7 +62,7 @@ def priced(graph: Graph, platform: Platform, mapping: Mapping) -> Priced:
     g = arrays(graph)
     shards = shards_of(g, mapping)
     messages = lowered(g, shards, len(platform.devices))
-    c = pricing.costs(graph, g, platform)
+    c = costs(graph, g, platform)
     size = room(g, np.diff(shards.ptr).astype(np.int64), len(platform.devices))
     book = pricing.ledger(size, c)
     latency, period = pricing.price(g, shards, messages, c, book)

@@ -13,11 +13,12 @@ from dse.chromosomes import KINDS, SHARES, Chromosome, chromosome
 from dse.evaluation import CHUNK, OBJECTIVES, evaluate
 from model import pricing
 from model.arrays import arrays
+from model.costs import CostArrays
+from model.costs import costs as cost_arrays
 from model.graph import Graph
 from model.load import load
 from model.platform import Platform
 from model.priced import priced
-from model.pricing import CostArrays
 from tests.tiny_cnn import branches, graph_of
 
 CLUSTER = Platform.parse(
@@ -46,7 +47,7 @@ def threads() -> Iterator[None]:
 
 def coded(graph: Graph, kind: str = "hybrid", shares: str = "equal") -> tuple[Chromosome, CostArrays]:
     g = arrays(graph)
-    costs = pricing.costs(graph, g, CLUSTER)
+    costs = cost_arrays(graph, g, CLUSTER)
     return chromosome(kind, graph, g, DEVICES, 3, shares, costs.time_s), costs
 
 
@@ -121,5 +122,5 @@ def test_without_limits_nothing_overflows(graph: Graph) -> None:
     free = Platform.parse("a, slots=0\nb, slots=0\n", "free.txt")
     g = arrays(graph)
     code = chromosome("hybrid", graph, g, 2)
-    _, excess = evaluate(code, pricing.costs(graph, g, free), population(code, 5))
+    _, excess = evaluate(code, cost_arrays(graph, g, free), population(code, 5))
     assert excess.tolist() == [-np.inf] * 5

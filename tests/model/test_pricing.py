@@ -16,6 +16,7 @@ from onnx import ModelProto
 from codegen import zoo
 from model import coefficients, pricing
 from model.arrays import arrays
+from model.costs import costs
 from model.graph import Graph
 from model.load import load
 from model.mapping import Mapping, Shard
@@ -215,7 +216,7 @@ def test_coefficients_for_another_unit_are_missing(graph: Graph, easy: str, tmp_
 
 def overflow(graph: Graph, platform: Platform, mapping: Mapping) -> tuple[float, Priced]:
     found = priced(graph, platform, mapping)
-    return float(pricing.excess(pricing.costs(graph, arrays(graph), platform), found.ledger)), found
+    return float(pricing.excess(costs(graph, arrays(graph), platform), found.ledger)), found
 
 
 def test_without_a_limit_everything_fits(graph: Graph, easy: str) -> None:
