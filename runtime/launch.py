@@ -161,7 +161,9 @@ def _text(file: IO[bytes]) -> str:
 
 def _reason(code: int, stdout: str, stderr: str) -> list[str]:
     """What the ranks said themselves; if nothing, what is known and the end of the output."""
-    said = [line[len(PREFIX) :] for line in stderr.splitlines() if line.startswith(PREFIX)]
+    said = [
+        line.partition(PREFIX)[2] for line in stderr.splitlines() if PREFIX in line
+    ]  # mpirun may put a NUL before it
     if said:
         return list(dict.fromkeys(said))
     sentences = [f"mpirun ended with code {code}"]
@@ -172,5 +174,5 @@ def _reason(code: int, stdout: str, stderr: str) -> list[str]:
 
 def _last(stdout: str, stderr: str) -> list[str]:
     """The last lines that say something."""
-    lines = [line.rstrip() for line in (stdout + "\n" + stderr).splitlines() if line.strip(" -")]
+    lines = [line.rstrip() for line in (stdout + "\n" + stderr).splitlines() if line.strip(" -\0")]
     return lines[-LINES:]

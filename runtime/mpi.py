@@ -15,6 +15,9 @@ from runtime.communicator import as_bytes, wait
 PREFIX = "cleave: "
 """Marks the one line that matters on standard error, among what mpirun says."""
 
+LAST_WORDS_S = 0.1
+"""Between that line and the end of all ranks, so that mpirun has read it."""
+
 POKE_S = 500e-6
 """Pause between two looks after messages while a segment runs. The transport moves what fits into a socket buffer
 each time, some 200 kB, so 0.5 ms keeps links of up to 3 Gbit/s busy and costs a few per cent of a core."""
@@ -85,5 +88,7 @@ class MpiCommunicator:
 
     def abort(self, message: str) -> None:
         """Say why on standard error and end all ranks."""
-        print(f"{PREFIX}{message}", file=sys.stderr, flush=True)
+        sys.stderr.write(f"{PREFIX}{message}\n")  # in one write, lest another rank's line come between
+        sys.stderr.flush()
+        time.sleep(LAST_WORDS_S)
         self._world.Abort(1)

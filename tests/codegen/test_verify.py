@@ -1,0 +1,134 @@
+"""Verification finds what is wrong, and only that."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from codegen.verify import Verification, compare, verify
+from runtime.errors import CleaveError
+from tests.tiny import channels, rows, types
+
+ONE = np.array([[1.0, -2.0], [0.5, 4.0]], np.float32)
+"""Two frames of an output with two elements; the largest are 2 and 4."""
+
+
+def tamper(file: Path, weight: str, by: float) -> None:
+    """Change one element of a weight, as a bad cut would."""
+    model = onnx.load(file)
+    tensor = next(t for t in model.graph.initializer if t.name == weight)
+    array = numpy_helper.to_array(tensor).copy()
+    array.flat[0] += by
+    tensor.CopyFrom(numpy_helper.from_array(array, weight))
+    onnx.save(model, file)
+
+
+@pytest.mark.parametrize("communicator", ["inprocess", pytest.param("mpi", marks=pytest.mark.mpi)])
+@pytest.mark.parametrize("make", [channels, rows])
+def test_a_right_bundle_passes(make, communicator, tmp_path: Path) -> None:
+    tiny = make(tmp_path)
+    found = verify(tiny.bundle, tiny.model, communicator=communicator)
+    assert found.passed
+    assert found.error is not None
+    assert found.error < 1e-5
+    assert found.frames == 3
+
+
+@pytest.mark.parametrize("communicator", ["inprocess", pytest.param("mpi", marks=pytest.mark.mpi)])
+def test_a_wrong_weight_is_found(communicator, tmp_path: Path) -> None:
+    tiny = channels(tmp_path)
+    tamper(tiny.bundle / "rank02/segment000.onnx", "w1", 1.0)  # channel 4, which rank 2 does not send
+    assert verify(tiny.bundle, tiny.model, communicator=communicator).passed
+    tamper(tiny.bundle / "rank01/segment000.onnx", "w1", 0.01)
+    found = verify(tiny.bundle, tiny.model, communicator=communicator)
+    assert not found.passed
+    assert 1e-4 < found.outputs[0].error < 0.1
+    assert str(found.outputs[0]).startswith("output 'out.0': WRONG, worst error 0.0")
+
+
+def test_a_message_with_the_wrong_box_is_found(tmp_path: Path) -> None:
+    tiny = channels(tmp_path)
+    program = tiny.bundle / "rank_02.py"
+    program.write_text(program.read_text().replace("[0:1, 1:4]", "[0:1, 0:3]"))
+    assert not verify(tiny.bundle, tiny.model, communicator="inprocess").passed
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(
+    ("dtype", "operator"), [("float16", "Neg"), ("int64", "Neg"), ("bool", "Not"), ("uint8", "Identity")]
+)
+def test_types_over_mpi(dtype: str, operator: str, tmp_path: Path) -> None:
+    tiny = types(tmp_path, dtype, operator)
+    assert verify(tiny.bundle, tiny.model, frames=2).error == 0
+
+
+def test_seeds_give_other_frames_and_the_same_seed_the_same(tmp_path: Path) -> None:
+    tiny = channels(tmp_path)
+    tamper(tiny.bundle / "rank01/segment000.onnx", "w1", 0.01)
+    errors = [verify(tiny.bundle, tiny.model, seed=s, communicator="inprocess").error for s in (1, 1, 2)]
+    assert errors[0] == errors[1] != errors[2]
+
+
+def test_error_is_of_the_worst_frame_relative_to_its_largest() -> None:
+    (check,) = compare({"o": ONE + np.float32([[0.5, 0], [0, 0.5]])}, {"o": ONE})
+    assert check.error == 0.25
+    (check,) = compare({"o": ONE + np.float32([[1e-4, 0], [0, 0]])}, {"o": ONE})
+    assert (check.error, check.passed) == (pytest.approx(5e-5, rel=1e-3), True)
+
+
+@pytest.mark.parametrize(
+    ("got", "reason"),
+    [
+        ({}, "the bundle does not give it"),
+        ({"o": ONE[:, :1]}, "shape (1,), not (2,)"),
+        ({"o": ONE.astype(np.float64)}, "float64, not float32"),
+        ({"o": ONE * np.float32("nan")}, "NaN or infinities"),
+        ({"o": np.where(ONE == 4, np.float32("inf"), ONE)}, "NaN or infinities"),
+    ],
+)
+def test_what_cannot_be_compared_fails(got: dict, reason: str) -> None:
+    (check,) = compare(got, {"o": ONE})
+    assert (check.passed, check.error, check.reason) == (False, None, reason)
+    assert Verification(2, 1e-4, (check,)).error is None
+
+
+def test_a_model_that_gives_nan_says_so() -> None:
+    (check,) = compare({"o": ONE * np.float32("nan")}, {"o": ONE * np.float32("nan")})
+    assert not check.passed
+    assert check.reason.startswith("the CNN itself gives NaN")
+
+
+def test_zeros_and_nothing() -> None:
+    zero = np.zeros((1, 2), np.float32)
+    assert compare({"o": zero}, {"o": zero})[0].error == 0
+    (check,) = compare({"o": zero + 1}, {"o": zero})
+    assert (check.passed, check.error, check.reason) == (False, None, "the CNN gives only zeros, the bundle does not")
+    assert compare({"o": zero[:, :0]}, {"o": zero[:, :0]})[0].passed
+    assert not Verification(1, 1e-4, ()).passed
+
+
+def test_integers_and_booleans_are_compared_too() -> None:
+    wanted = np.array([[250, 3]], np.uint8)
+    assert compare({"o": np.array([[3, 250]], np.uint8)}, {"o": wanted})[0].error == 247 / 250
+    flags = np.array([[True, False]])
+    assert not compare({"o": ~flags}, {"o": flags})[0].passed
+
+
+def test_json(tmp_path: Path) -> None:
+    tiny = rows(tmp_path)
+    body = json.loads(verify(tiny.bundle, tiny.model, frames=1, communicator="inprocess").to_json())
+    assert (body["passed"], body["frames"], body["outputs"][0]["name"]) == (True, 1, "out")
+
+
+def test_what_is_no_bundle_or_no_model(tmp_path: Path) -> None:
+    with pytest.raises(CleaveError, match=r"is no bundle, it has no plan\.json"):
+        verify(tmp_path, tmp_path / "model.onnx")
+    tiny = rows(tmp_path)
+    tiny.model.write_bytes(b"nonsense")
+    with pytest.raises(CleaveError, match=r"model\.onnx: ONNX Runtime cannot run it: "):
+        verify(tiny.bundle, tiny.model, communicator="inprocess")

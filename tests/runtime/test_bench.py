@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import json
+
+from runtime.bench import Bench
+from runtime.trace import COMPUTE, SEND, WAIT, Span, Trace, Usage
+
+
+def trace() -> Trace:
+    """Rank 1 waits for rank 0, in three frames that take 1, 3 and 2 s; powers of two keep the sums exact."""
+    frames = tuple(
+        (
+            Span(0, COMPUTE, "a", 0.0, half),
+            Span(0, SEND, "x", half, half + 0.25),
+            Span(1, WAIT, "x", 0.0, half),
+            Span(1, COMPUTE, "b", half, 2 * half),
+        )
+        for half in (0.5, 1.5, 1.0)
+    )
+    usages = (Usage(0, "a_cpu0", "CPU", 1, 100, 6.0), Usage(1, "b_cpu0", "CPU", 1, 200, 3.0))
+    return Trace("measured", True, usages, frames)
+
+
+def test_figures() -> None:
+    bench = Bench.from_trace(trace())
+    assert bench.latencies_s == (1.0, 3.0, 2.0)
+    assert (bench.median_s, bench.min_s, bench.max_s) == (2.0, 1.0, 3.0)
+    first, second = bench.ranks
+    assert (first.compute_s, first.wait_s, first.send_s, first.processor_s, first.peak_bytes) == (1, 0, 0.25, 2, 100)
+    assert (second.compute_s, second.wait_s, second.send_s, second.processor_s, second.device) == (1, 1, 0, 1, "b_cpu0")
+
+
+def test_json() -> None:
+    body = json.loads(Bench.from_trace(trace()).to_json())
+    assert body["latencies_s"] == [1.0, 3.0, 2.0]
+    assert (body["median_s"], body["ranks"][1]["rank"]) == (2.0, 1)

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from runtime.frames import Frames, random_frame, save_npz, save_text
+
+NAMES = ["file", "a/b", "q\"uo'te", "dots.and.npy", " blank", "[x]", "\u03b1\n"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int64", "uint8", "int32", "bool"])
+def test_random_frames_depend_on_seed_frame_and_name_alone(dtype: str) -> None:
+    frame = random_frame("x", (4, 50), dtype, 1, 2)
+    assert (frame.dtype.name, frame.shape) == (dtype, (4, 50))
+    assert np.array_equal(frame, random_frame("x", (4, 50), dtype, 1, 2))
+    others = [random_frame(n, (4, 50), dtype, s, i) for n, s, i in (("y", 1, 2), ("x", 2, 2), ("x", 1, 3))]
+    assert not any(np.array_equal(frame, other) for other in others)
+
+
+def test_random_frames_stay_what_they_are() -> None:
+    """Ranks with different versions of numpy must agree; so must two releases of this."""
+    assert random_frame("data", (3,), "float32", 0, 0) == pytest.approx([-1.1447139, 0.7537572, 0.7352303], rel=1e-6)
+    assert random_frame("data", (6,), "int64", 0, 0).tolist() == [0, 3, 0, 6, 2, 1]
+
+
+def test_every_name_and_type_survives_a_file(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.npz")
+    arrays = {name: random_frame(name, (2, 3), "float16", 0, i) for i, name in enumerate(NAMES)}
+    arrays["scalar"] = np.array([True, False])
+    save_npz(path, arrays)
+    with np.load(path) as file:
+        assert all(
+            np.array_equal(file[name], array) and file[name].dtype == array.dtype for name, array in arrays.items()
+        )
+    assert [p.name for p in tmp_path.iterdir()] == ["x.npz"]
+
+
+def test_text_is_written_whole(tmp_path: Path) -> None:
+    save_text(str(tmp_path / "t"), "\u03b1")
+    save_text(str(tmp_path / "t"), "\u03b2")
+    assert [p.read_text(encoding="utf-8") for p in tmp_path.iterdir()] == ["\u03b2"]
+
+
+def test_a_file_is_used_round_and_round(tmp_path: Path) -> None:
+    path, buffer = str(tmp_path / "x.npz"), np.zeros(2, np.float32)
+    save_npz(path, {"x": np.arange(6, dtype=np.float32).reshape(3, 2), "unused": np.zeros(1)})
+    frames, seen = Frames(path, 0, {"x": buffer}), []
+    for index in range(4):
+        frames.fill(index)
+        seen.append(buffer.tolist())
+    assert seen == [[0, 1], [2, 3], [4, 5], [0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "wrong"),
+    [
+        ({"y": np.zeros((1, 2), np.float32)}, r"no array for input \['x'\], only \['y'\]"),
+        ({"x": np.zeros((1, 3), np.float32)}, r"'x' is float32 \(1, 3\), needed is float32 \(frames, 2\)"),
+        ({"x": np.zeros((1, 2), np.float64)}, r"'x' is float64 \(1, 2\), needed is float32"),
+        ({"x": np.zeros((0, 2), np.float32)}, r"'x' is float32 \(0, 2\), needed is float32"),
+        ({"x": np.zeros((), np.float32)}, r"'x' is float32 \(\), needed is float32"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, arrays: dict, wrong: str) -> None:
+    save_npz(str(tmp_path / "x.npz"), arrays)
+    with pytest.raises(ValueError, match=wrong):
+        Frames(str(tmp_path / "x.npz"), 0, {"x": np.zeros(2, np.float32)})
+
+
+def test_a_rank_without_inputs_needs_no_file() -> None:
+    Frames("/nowhere.npz", 0, {}).fill(0)

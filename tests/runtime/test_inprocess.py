@@ -1,0 +1,132 @@
+"""Bundles on threads: what a program means, without MPI."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from codegen.verify import random_inputs, run_whole
+from runtime.errors import CleaveError
+from runtime.frames import save_npz
+from runtime.inprocess import run_in_process
+from runtime.options import Options
+from runtime.trace import Trace
+from tests.tiny import DATA, Tiny, channels, rows, types
+
+
+def outputs(tiny: Tiny, **more: object) -> dict[str, np.ndarray]:
+    path = tiny.bundle.parent / "out.npz"
+    run_in_process(str(tiny.bundle), Options(output=str(path), **more))
+    with np.load(path) as file:
+        return {name: file[name] for name in file.files}
+
+
+@pytest.mark.parametrize("make", [channels, rows])
+def test_frames_of_a_file_give_what_the_model_gives(make, tmp_path: Path) -> None:
+    tiny = make(tmp_path)
+    frames = random_inputs(tiny.plan, 3, 5)
+    save_npz(str(tmp_path / "in.npz"), frames)
+    got = outputs(tiny, frames=3, warmup=1, input=str(tmp_path / "in.npz"))
+    for name, wanted in run_whole(tiny.model, frames).items():
+        np.testing.assert_allclose(got[name], wanted, rtol=1e-4, atol=1e-5)
+        assert np.abs(wanted).max() > 1
+
+
+def test_random_frames_are_those_of_the_seed(tmp_path: Path) -> None:
+    tiny = channels(tmp_path)
+    wanted = run_whole(tiny.model, random_inputs(tiny.plan, 2, 9))["out.0"]
+    np.testing.assert_allclose(outputs(tiny, frames=2, seed=9, warmup=2)["out.0"], wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (), (0, 3), (1,)])
+@pytest.mark.parametrize(
+    ("dtype", "operator"),
+    [("float16", "Neg"), ("int64", "Neg"), ("bool", "Not"), ("uint8", "Identity"), ("float64", "Neg")],
+)
+def test_types_and_shapes(dtype: str, operator: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    tiny = types(tmp_path, dtype, operator, shape)
+    z = outputs(tiny, frames=2)["z"]
+    assert (z.dtype.name, z.shape) == (dtype, (2, *shape))
+    np.testing.assert_array_equal(z, random_inputs(tiny.plan, 2, 0)["x"])  # twice negated
+
+
+def test_the_report_is_a_trace_of_every_step_of_the_plan(tmp_path: Path) -> None:
+    tiny = channels(tmp_path)
+    run_in_process(str(tiny.bundle), Options(frames=2, barrier=True, report=str(tmp_path / "r.json")))
+    trace = Trace.from_json((tmp_path / "r.json").read_text())
+    assert (trace.source, trace.barrier, len(trace.frames)) == ("measured", True, 2)
+    assert [usage.device for usage in trace.ranks] == ["edge00_cpu01", "edge01_cpu01", "edge02_cpu01"]
+    assert all(usage.peak_bytes > 2**20 for usage in trace.ranks)
+    for spans in trace.frames:
+        assert [(s.rank, s.kind, s.name) for s in spans] == [
+            (0, "send", DATA),
+            (0, "send", DATA),
+            (0, "send", "the rest"),
+            (1, "wait", DATA),
+            (1, "compute", "rank01/segment000.onnx"),
+            (1, "wait", "relu/1[:,5:8]"),
+            (1, "compute", "rank01/segment001.onnx"),
+            (1, "send", "the rest"),
+            (2, "wait", DATA),
+            (2, "compute", "rank02/segment000.onnx"),
+            (2, "send", "relu/1[:,4:8]"),
+            (2, "send", "the rest"),
+        ]
+        for rank in range(3):
+            times = [t for s in spans if s.rank == rank for t in (s.start_s, s.stop_s)]
+            assert times == sorted(times)
+            assert times[0] >= 0
+
+
+def test_without_barriers_frames_share_one_clock(tmp_path: Path) -> None:
+    tiny = channels(tmp_path)
+    run_in_process(str(tiny.bundle), Options(frames=3, report=str(tmp_path / "r.json")))
+    trace = Trace.from_json((tmp_path / "r.json").read_text())
+    ends = [max(s.stop_s for s in spans if s.rank == 1) for spans in trace.frames]
+    assert ends == sorted(ends)
+    assert min(s.start_s for s in trace.frames[2] if s.rank == 1) >= ends[1]
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "wrong"),
+    [
+        ("rank_01.py", "s0.run()", "1 / 0", r"\(wait in/put.*\): ZeroDivisionError"),
+        ("rank_01.py", "segment001.onnx", "gone.onnx", r"\(opening rank01/gone\.onnx\): .*gone\.onnx"),
+        ("rank_01.py", "(1, 5, 6, 6)", "(1, 4, 6, 6)", r"\(compute rank01/segment000\.onnx\): .*(shape|dimension)"),
+        ("rank_01.py", "(1, 3, 6, 6)", "(1, 2, 6, 6)", r"\(wait .*\): ValueError: .* 288 bytes, got 432"),
+        ("rank_01.py", '"float32")\n    rank.output', '"float16")\n    rank.output', "'out.0' is float, .*float16"),
+        ("rank_01.py", 'outputs={"out.0": b3}', 'outputs={"nothing": b3}', r"no output 'nothing', only \['out\.0'\]"),
+        ("rank_01.py", '"relu/1[:,0:5]": b1, ', "", r"nothing feeds input \['relu/1\[:,0:5\]'\]"),
+        ("rank_01.py", 'provider="CPU', 'provider="Magic', "no MagicExecutionProvider in this .* has .*CPU"),
+        ("rank_01.py", "rank=1,", "rank=2,", r"MPI says rank 1 of 3"),
+    ],
+)  # fmt: skip
+def test_a_rank_that_fails_ends_all_and_says_where(file: str, old: str, new: str, wrong: str, tmp_path: Path) -> None:
+    tiny = channels(tmp_path)
+    edit(tiny.bundle / file, old, new)
+    with pytest.raises(CleaveError, match=rf"^rank \d of 3 on edge01_cpu01 failed {wrong}|{wrong}") as caught:
+        run_in_process(str(tiny.bundle), Options(output=str(tmp_path / "out.npz")))
+    assert "\n" not in str(caught.value)
+    assert re.match(r"rank \d of 3 on edge01_cpu01 failed \(", str(caught.value))
+    assert not (tmp_path / "out.npz").exists()
+
+
+def test_a_message_that_nobody_sends_ends_in_time(tmp_path: Path) -> None:
+    tiny = channels(tmp_path)
+    edit(tiny.bundle / "rank_02.py", "m0.start()", "pass")
+    with pytest.raises(CleaveError, match="did not finish in time"):
+        run_in_process(str(tiny.bundle), Options(), timeout_s=0.5)
+
+
+def test_what_is_no_bundle(tmp_path: Path) -> None:
+    with pytest.raises(CleaveError, match=r"is no bundle, it has no rank_00\.py"):
+        run_in_process(str(tmp_path), Options())

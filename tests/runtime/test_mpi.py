@@ -1,0 +1,97 @@
+"""Real MPI ranks: messages of every size, waits that leave the cores to others."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from runtime.bench import bench
+from runtime.launch import Mpirun, execute
+from tests.tiny import channels
+
+ROOT = Path(__file__).parents[2]
+
+EXCHANGE = """
+import sys; sys.path.insert(0, sys.argv[1])
+import numpy as np
+from runtime.communicator import wait
+from runtime.mpi import MpiCommunicator
+c = MpiCommunicator()
+for size in (0, 1, 1000, 300_000, 3_000_000):
+    for dtype in ("float16", "bool", "int64"):
+        source, dest = (c.rank - 1) % c.size, (c.rank + 1) % c.size
+        out = (np.arange(size) % 2 + c.rank).astype(dtype)
+        into = np.zeros(size, dtype)
+        requests = [c.irecv(into, source, 5), c.isend(out, dest, 5)]
+        c.progress(True)
+        c.progress(False)
+        for request in requests:
+            wait(request.test)
+        assert (into == (np.arange(size) % 2 + source).astype(dtype)).all()
+c.barrier()
+assert c.gather(c.rank) == (list(range(c.size)) if c.rank == 0 else None)
+print("good")
+"""
+
+WRONG_SIZE = """
+import sys; sys.path.insert(0, sys.argv[1])
+import numpy as np
+from runtime.communicator import wait
+from runtime.mpi import MpiCommunicator
+c = MpiCommunicator()
+a = np.zeros(4 if c.rank else 3, np.float32)
+try:
+    wait((c.irecv(a, 0, 0) if c.rank else c.isend(a, 1, 0)).test)
+except ValueError as error:
+    print(error)
+"""
+
+IDLE = """
+import sys; sys.path.insert(0, sys.argv[1])
+import time
+from runtime.mpi import MpiCommunicator
+c = MpiCommunicator()
+c.barrier()
+used = time.process_time()
+if c.rank == 0:
+    time.sleep(2)
+c.barrier()
+print("used", time.process_time() - used)
+"""
+
+
+def ranks(count: int, program: str, folder: Path) -> str:
+    (folder / "program.py").write_text(program)
+    command = [*Mpirun.find().here(count), sys.executable, str(folder / "program.py"), str(ROOT)]
+    return execute(command, timeout_s=120).stdout
+
+
+@pytest.mark.mpi
+def test_messages_of_every_size_and_type(tmp_path: Path) -> None:
+    assert ranks(3, EXCHANGE, tmp_path).count("good") == 3
+
+
+@pytest.mark.mpi
+def test_a_message_of_another_size_is_an_error(tmp_path: Path) -> None:
+    assert "expected a message of 16 bytes, got 12" in ranks(2, WRONG_SIZE, tmp_path)
+
+
+@pytest.mark.mpi
+def test_fifteen_ranks_that_wait_leave_the_cores_alone(tmp_path: Path) -> None:
+    """MPI's own wait would take the whole 2 s on each rank."""
+    used = [float(line.split()[1]) for line in ranks(16, IDLE, tmp_path).splitlines() if line.startswith("used")]
+    assert len(used) == 16
+    assert sorted(used)[8] < 0.3
+
+
+@pytest.mark.mpi
+def test_bench_measures_every_rank(tmp_path: Path) -> None:
+    found = bench(channels(tmp_path).bundle, warmup=1, frames=5)
+    assert len(found.latencies_s) == 5
+    assert 0 < found.min_s <= found.median_s <= found.max_s < 5
+    assert [(r.rank, r.device) for r in found.ranks] == [(i, f"edge{i:02d}_cpu01") for i in range(3)]
+    assert found.ranks[0].compute_s == 0 < found.ranks[1].compute_s < found.median_s
+    assert all(2**20 < r.peak_bytes < 2**31 for r in found.ranks)
+    assert found.trace.barrier

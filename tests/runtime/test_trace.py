@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+
+from runtime.errors import CleaveError
+from runtime.trace import COMPUTE, SEND, WAIT, Span, Trace, Usage
+
+USAGES = (
+    Usage(0, "pi0_cpu0", "CPUExecutionProvider", 1, 1000, 0.5, conditions={"numpy": "1.24"}),
+    Usage(1, "pi1_cpu0", "CPUExecutionProvider", 1, 2000, 0.25, energy_j=1.5),
+)
+FRAMES = (
+    (Span(0, COMPUTE, "a", 0.0, 0.25), Span(0, SEND, "x", 0.25, 0.5), Span(1, WAIT, "x", 0.0, 0.5)),
+    (Span(0, COMPUTE, "a", 0.0, 0.5), Span(1, COMPUTE, "b", 0.5, 0.75), Span(1, COMPUTE, "c", 0.75, 1.5)),
+)
+TRACE = Trace("measured", True, USAGES, FRAMES)
+
+
+def test_json_there_and_back() -> None:
+    assert Trace.from_json(TRACE.to_json()) == TRACE
+
+
+def test_latency_is_the_last_stop_and_sums_are_by_rank() -> None:
+    assert TRACE.latencies_s == (0.5, 1.5)
+    assert TRACE.sums_s(0, COMPUTE) == (0.25, 0.0)
+    assert TRACE.sums_s(1, COMPUTE) == (0.5, 1.0)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "cleave-plan", "version": 1}', '{"format": 1'])
+def test_what_is_no_trace_is_refused_by_name(text: str) -> None:
+    with pytest.raises(CleaveError, match=r"^here\.json: is no "):
+        Trace.from_json(text, "here.json")
