@@ -55,12 +55,18 @@ class Mpirun:
         words = [self.path, "-n", str(ranks), "--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none"]
         return words + self._root() + ["--mca", "pml", "ob1", "--mca", "btl", self._shared_memory()]
 
-    def there(self, ranks: int, hostfile: str, rankfile: str) -> list[str]:
+    def there(self, ranks: int, hostfile: Path, rankfile: Path) -> list[str]:
         """The command up to the program, for ranks on the hosts and cores of the bundle's files."""
-        place = ["--rankfile", rankfile]
         if self.version >= (5, 0):  # the processor cores that feed a GPU may be another rank's as well
             place = ["--map-by", f"rankfile:file={rankfile}", "--bind-to", "core:overload-allowed"]
-        return [self.path, "-n", str(ranks), "--hostfile", hostfile, *place, *self._root()]
+        else:
+            place = ["--rankfile", str(rankfile)]
+            bare = [line for line in rankfile.read_text(encoding="utf-8").splitlines() if "slots=" not in line]
+            if bare:
+                raise CleaveError(
+                    *(f"{rankfile}: Open MPI 4.1 wants the cores of '{line}', as slots=0-3" for line in bare)
+                )
+        return [self.path, "-n", str(ranks), "--hostfile", str(hostfile), *place, *self._root()]
 
     def _root(self) -> list[str]:
         return ["--allow-run-as-root"] if os.geteuid() == 0 else []
