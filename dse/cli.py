@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -19,8 +16,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from codegen import bundle as bundles
 from codegen import folder, zoo
 from codegen.verify import verify as verify_bundle
+from dse import ending, show
 from dse import run as job
-from dse import show
 from dse.chromosomes import KINDS, SHARES
 from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn, cnn_path, read_cnn, read_text
@@ -47,7 +44,6 @@ WIDE = 160
 """Columns where the output is no terminal: a table in a file or a pipe is not squeezed into 80."""
 
 console = Console(width=None if sys.stdout.isatty() else WIDE)
-errors = Console(stderr=True)
 
 CnnOption = Annotated[str, typer.Option("--cnn", help="ONNX file, or zoo:NAME (see dse models)")]
 PlatformOption = Annotated[Path, typer.Option("--platform", help="Platform file, or the name of a shipped one")]
@@ -65,67 +61,11 @@ DryRunOption = Annotated[
 BundleArgument = Annotated[
     Path, typer.Argument(metavar="BUNDLE", help="Bundle folder, made by dse generate or dse run")
 ]
-asked_to_stop: list[int] = []
-"""Signals that came. The exception of one that comes while an object is destroyed is lost, so it is kept here too."""
 
 
 def main() -> None:
-    """Run a command. What a person can mend is said in a sentence, with exit code 2."""
-    try:
-        with _signals():
-            app()
-    except CleaveError as error:
-        _fail(*error.sentences)
-    except OSError as error:
-        _fail(": ".join(str(word) for word in (error.filename, error.strerror or error) if word))
-    except SystemExit:
-        if asked_to_stop:
-            show.line(errors, "stopped; what was unfinished is gone")
-        raise
-    finally:
-        _flush()
-
-
-@contextmanager
-def _signals() -> Iterator[None]:
-    """Ctrl-C, ``kill`` and a closed terminal end a command as an error does: folders and ranks are cleared away."""
-    asked_to_stop.clear()
-    usual = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    mine = [n for n, handler in usual.items() if handler is not signal.SIG_IGN]  # nohup's stays
-    for number in mine:
-        signal.signal(number, _end)
-    try:
-        yield
-    finally:
-        for number in mine:
-            signal.signal(number, usual[number])
-
-
-def _end(number: int, _: Any) -> None:
-    asked_to_stop.append(number)
-    sys.unraisablehook = lambda _: None  # else Python would tell of the lost exception
-    _leave_if_asked()
-
-
-def _leave_if_asked() -> None:
-    if asked_to_stop:
-        sys.exit(128 + asked_to_stop[0])
-
-
-def _fail(*sentences: str) -> NoReturn:
-    for sentence in sentences:
-        show.line(errors, f"error: {sentence}")
-    sys.exit(2)
-
-
-def _flush() -> None:
-    """Notice a reader that is gone (``| head``) or a full disk here: Python's own end would print a traceback."""
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            _fail(f"standard output: {error.strerror}")
+    """Run a command."""
+    ending.run(app)
 
 
 def _print_json(body: Any) -> None:
@@ -228,13 +168,13 @@ def run(
     bar = progress.add_task("searching", total=generations, best="")
 
     def step(generation: int, best: Any) -> None:
-        _leave_if_asked()
+        ending.leave_if_asked()
         columns = [OBJECTIVES.index(o) for o in settings.objectives]
         text = "best " + "  ".join(shown(OBJECTIVES[k], best[k]) for k in columns)
         progress.update(bar, completed=generation, best=text if np.isfinite(best).all() else "nothing fits yet")
 
     def tell(text: str) -> None:
-        _leave_if_asked()
+        ending.leave_if_asked()
         _stop(progress)  # the search is done
         show.line(say, text)
 
