@@ -225,12 +225,14 @@ class _Cutter:
         """``cuts``: axis, start, stop."""
         axes, starts, stops = (list(column) for column in zip(*cuts, strict=True))
         if self.opset < SLICE_BY_INPUTS:
-            node = helper.make_node("Slice", [source], [target], name=target, starts=starts, ends=stops, axes=axes)
+            node = helper.make_node(
+                "Slice", [source], [target], name=f"{target}/slice", starts=starts, ends=stops, axes=axes
+            )
             self.nodes.append(node)
             return
         roles = (("starts", starts), ("ends", stops), ("axes", axes))
         names = [self._constant(f"{target}/{role}", np.array(values, dtype=np.int64)) for role, values in roles]
-        self.nodes.append(helper.make_node("Slice", [source, *names], [target], name=target))
+        self.nodes.append(helper.make_node("Slice", [source, *names], [target], name=f"{target}/slice"))
 
     def _join(self, wanted: Piece, parts: list[Piece], names: list[str]) -> str:
         """Pieces side by side, or partial sums added."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from model.graph import Graph, Layer
+from model.pools import POOLS
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,24 @@ class Window:
 def of_rows(graph: Graph, layer: Layer) -> Window | None:
     """The window over axis 2; None where a shard of rows would not be exact.
 
-    That is where a window may lie in the padding alone, or where the last window of an average reaches beyond the
-    padding (``ceil_mode``), which then must not be counted.
+    Windows that lie in the padding alone have nothing to read. A last window that reaches beyond the padding
+    (``ceil_mode``) must not count there. A dilated pooling that rounds up would need explicit pads as large as its
+    kernel, which ONNX Runtime refuses. Where a stride leaves out more than an element, SAME_UPPER and SAME_LOWER mean
+    no padding to ONNX, but less than none to ONNX Runtime.
     """
     if layer.attributes.get("ceil_mode", 0) and layer.attributes.get("count_include_pad", 0):
         return None
-    found = _windows(graph, layer)[0]
+    every = _windows(graph, layer)
+    if _how(layer).startswith("SAME") and any(_same_total(w.size, w.stride, w.window) < -1 for w in every):
+        return None
+    found = every[0]
     rows = graph.tensors[layer.outputs[0]].shape[2]
-    return found if max(found.begin, *found.pads(0, rows)) < found.window else None
+    if layer.op in POOLS:
+        kernel = layer.integers("kernel_shape", ())
+        pads = padding(graph, layer, 0, rows)
+        if any(pad >= k for pad, k in zip(pads, 2 * kernel, strict=True)):
+            return None
+    return found if max(found.pads(0, rows)) < found.window else None
 
 
 def padding(graph: Graph, layer: Layer, start: int, stop: int) -> list[int]:
@@ -58,10 +69,20 @@ def _windows(graph: Graph, layer: Layer) -> list[Window]:
 
 def _begins(layer: Layer, sizes: tuple[int, ...], strides: tuple[int, ...], reach: list[int]) -> list[int]:
     """Padding before each axis."""
-    how = layer.attributes.get("auto_pad", "NOTSET")
-    if how in ("NOTSET", ""):
+    how = _how(layer)
+    if how == "NOTSET":
         return list(layer.integers("pads", (0,) * (2 * len(sizes)))[: len(sizes)])
     if how == "VALID":
         return [0] * len(sizes)
-    total = [max(0, (-(-n // s) - 1) * s + w - n) for n, s, w in zip(sizes, strides, reach, strict=True)]
+    total = [max(0, _same_total(n, s, w)) for n, s, w in zip(sizes, strides, reach, strict=True)]
     return [t // 2 if how == "SAME_UPPER" else t - t // 2 for t in total]
+
+
+def _how(layer: Layer) -> str:
+    """How the layer is padded: NOTSET, SAME_UPPER, SAME_LOWER or VALID."""
+    return str(layer.attributes.get("auto_pad", "") or "NOTSET")
+
+
+def _same_total(size: int, stride: int, window: int) -> int:
+    """Padding with which there is a window for every ``stride`` elements; negative where a stride leaves some out."""
+    return (-(-size // stride) - 1) * stride + window - size

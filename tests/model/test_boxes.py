@@ -8,15 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from onnx import ModelProto, NodeProto
 
 from model import boxes
 from model.boxes import Need
 from model.graph import Graph
 from model.mapping import Mapping, Shard
+from tests.cuts import DEVICES, EVERY_KIND, Draw, assert_every_cut_is_exact, chain, randoms
 from tests.tiny_cnn import (
     NEWEST,
     OPSET,
@@ -29,31 +30,6 @@ from tests.tiny_cnn import (
     random_mapping,
     weight,
 )
-
-Draw = random.Random
-DEVICES = 4
-randoms = st.randoms(use_true_random=False)
-
-
-def assert_any_cut_is_exact(model: ModelProto, draw: Draw, positive: bool = False, split: str = "y") -> Graph:
-    """The layer ``split`` can be split, and random mappings of the model are exact."""
-    with tempfile.TemporaryDirectory() as folder:
-        graph = graph_of(Path(folder), model)
-        assert boxes.rule(graph, graph.layers[graph.producer[split]]) is not None
-        assert_cut_exactly(graph, random_mapping(draw, graph, DEVICES), DEVICES, positive)
-    return graph
-
-
-def chain(
-    middle: NodeProto,
-    shape: tuple[int, ...],
-    weights: dict[str, np.ndarray],
-    opset: int = NEWEST,
-    dtype: str = "float32",
-) -> ModelProto:
-    """A layer that reads ``h`` and makes ``m`` between two that can be split as well."""
-    nodes = [node("Abs", ["x"], ["h"]), middle, node("Neg", ["m"], ["y"])]
-    return network(nodes, {"x": shape}, ["y"], {k: v.astype(dtype) for k, v in weights.items()}, opset, dtype=dtype)
 
 
 def convolution(draw: Draw, rank: int) -> tuple[dict, np.ndarray]:
@@ -81,7 +57,7 @@ def test_a_convolution(rank: int, draw: Draw) -> None:
     dtype, opset = draw.choice(["float32", "float32", "float16"]), draw.choice([9, NEWEST])
     shape = (draw.randint(1, 2), channels, *[draw.randint(5, 8) for _ in range(rank)])
     middle = node("Conv", ["h", "w", *bias], ["m"], **attributes)
-    assert_any_cut_is_exact(chain(middle, shape, {"w": w, **bias}, opset, dtype), draw)
+    assert_every_cut_is_exact(chain(middle, shape, {"w": w, **bias}, opset, dtype), draw)
 
 
 @given(draw=randoms)
@@ -95,7 +71,7 @@ def test_grouped_and_depthwise_convolutions_in_a_row(draw: Draw) -> None:
     ]
     weights = {"w1": weight(12, 2, 3, 3), "w2": weight(24, 1, 3, 3), "w3": weight(9, 8, 1, 1)}
     opset = draw.choice([9, NEWEST])
-    assert_any_cut_is_exact(network(nodes, {"x": (1, 4, 5, 5)}, ["y"], weights, opset), draw)
+    assert_every_cut_is_exact(network(nodes, {"x": (1, 4, 5, 5)}, ["y"], weights, opset), draw, "b")
 
 
 def test_a_cut_inside_a_group_is_refused(tmp_path: Path) -> None:
@@ -120,7 +96,7 @@ def test_a_transposed_convolution(rank: int, draw: Draw) -> None:
     bias = {"b": weight(out)} if draw.random() < 0.5 else {}
     w = weight(into, out, *[draw.randint(2, 3) for _ in range(rank)])
     middle = node("ConvTranspose", ["h", "w", *bias], ["m"], **attributes)
-    assert_any_cut_is_exact(chain(middle, (1, into, *[4] * rank), {"w": w, **bias}), draw)
+    assert_every_cut_is_exact(chain(middle, (1, into, *[4] * rank), {"w": w, **bias}), draw)
 
 
 def test_a_grouped_transposed_convolution_stays_whole(tmp_path: Path) -> None:
@@ -147,7 +123,7 @@ def test_a_fully_connected_layer(bias: str, draw: Draw) -> None:
     attributes = {"transA": trans_a, "transB": trans_b, "alpha": draw.uniform(0.5, 2), "beta": draw.uniform(0.5, 2)}
     middle = node("Gemm", names, ["m"], **attributes)
     w = {"w": weight(n, k) if trans_b else weight(k, n), **c}
-    assert_any_cut_is_exact(chain(middle, (k, m) if trans_a else (m, k), w, draw.choice([11, NEWEST])), draw)
+    assert_every_cut_is_exact(chain(middle, (k, m) if trans_a else (m, k), w, draw.choice([11, NEWEST])), draw)
 
 
 @given(draw=randoms)
@@ -156,7 +132,7 @@ def test_a_matrix_product_with_a_bias(draw: Draw) -> None:
     k, n = draw.randint(2, 5), draw.randint(2, 9)
     nodes = [node("MatMul", ["x", "w"], ["m"]), node("Add", ["m", "b"], ["y"])]
     model = network(nodes, {"x": (draw.randint(1, 3), k)}, ["y"], {"w": weight(k, n), "b": weight(n)})
-    assert_any_cut_is_exact(model, draw)
+    assert_every_cut_is_exact(model, draw)
 
 
 def test_products_of_two_activations_stay_whole_and_a_matrix_may_stand_right_of_more_axes(tmp_path: Path) -> None:
@@ -187,7 +163,7 @@ def test_a_normalisation(op: str, draw: Draw) -> None:
     weights = {name: np.abs(weight(channels, seed=i)) + 0.5 for i, name in enumerate(names)}
     shape = (draw.randint(1, 2), channels, *[draw.randint(3, 4)] * draw.randint(1, 3))
     opset = draw.choice([9, 14, NEWEST])
-    assert_any_cut_is_exact(chain(node(op, ["h", *names], ["m"], epsilon=1e-3), shape, weights, opset), draw)
+    assert_every_cut_is_exact(chain(node(op, ["h", *names], ["m"], epsilon=1e-3), shape, weights, opset), draw)
 
 
 POOLS = {
@@ -208,14 +184,17 @@ def test_a_pooling(op: str, draw: Draw) -> None:
     strides = [draw.randint(1, 2), draw.randint(1, 3)]
     middle = node(op, ["h"], ["m"], kernel_shape=[2, 2], strides=strides, **attributes, **pads)
     opset = draw.choice([10, NEWEST]) if op != "LpPool" else NEWEST
-    assert_any_cut_is_exact(chain(middle, (1, draw.randint(2, 9), 6, 7), {}, opset), draw)
+    assert_every_cut_is_exact(chain(middle, (1, draw.randint(2, 9), 6, 7), {}, opset), draw)
 
 
-@pytest.mark.parametrize("op", ["GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"])
+GLOBAL_POOLS = ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
+
+
+@pytest.mark.parametrize("op", GLOBAL_POOLS)
 @given(draw=randoms)
 @examples(6)
 def test_a_global_pooling(op: str, draw: Draw) -> None:
-    assert_any_cut_is_exact(chain(node(op, ["h"], ["m"]), (2, draw.randint(2, 9), 3, 4), {}, OPSET), draw)
+    assert_every_cut_is_exact(chain(node(op, ["h"], ["m"]), (2, draw.randint(2, 9), 3, 4), {}, OPSET), draw)
 
 
 def test_a_pooling_whose_indices_are_read_stays_whole(tmp_path: Path) -> None:
@@ -245,7 +224,7 @@ def test_an_operator_on_each_element(op: str, draw: Draw) -> None:
     shape = (1, draw.randint(2, 9), *[3] * draw.randint(0, 2))
     model = network([node("Neg", ["x"], ["h"]), node(op, ["n"], ["y"], **UNARY[op])], {"x": shape}, ["y"], opset=NEWEST)
     model.graph.node.insert(1, node("Abs", ["h"], ["n"]))
-    assert_any_cut_is_exact(model, draw, positive=True)
+    assert_every_cut_is_exact(model, draw, "y", positive=True)
 
 
 @pytest.mark.parametrize("bounds", [["low", "high"], ["low"], ["", "high"]])
@@ -254,9 +233,10 @@ def test_an_operator_on_each_element(op: str, draw: Draw) -> None:
 def test_a_clip_with_bounds_as_inputs(bounds: list[str], draw: Draw) -> None:
     values = {name: np.array(value, np.float32) for name, value in (("low", 0.2), ("high", 0.6)) if name in bounds}
     middle = node("Clip", ["h", *bounds], ["m"])
-    assert_any_cut_is_exact(chain(middle, (1, draw.randint(2, 9), 3, 3), values), draw)
+    assert_every_cut_is_exact(chain(middle, (1, draw.randint(2, 9), 3, 3), values), draw)
 
 
+LOGICAL = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Xor")
 BINARY = ["Add", "Sub", "Mul", "Div", "Pow", "Sum", "Max", "Min", "Mean", "PRelu"]
 
 
@@ -268,7 +248,7 @@ def test_an_operator_that_broadcasts_a_constant(op: str, draw: Draw) -> None:
     shapes = [(c, 1, 1), (1, c, 1, 1), (c, 3, 4), (1, 1, 3, 4), (4,), (1,), (), (1, c, 3, 4), (2, c, 3, 4)]
     constant = {"k": np.abs(weight(*draw.choice(shapes))) + 0.5}
     names = ["k", "h"] if op != "PRelu" and draw.random() < 0.3 else ["h", "k"]
-    assert_any_cut_is_exact(chain(node(op, names, ["m"]), (2, c, 3, 4), constant), draw, positive=True)
+    assert_every_cut_is_exact(chain(node(op, names, ["m"]), (2, c, 3, 4), constant), draw, positive=True)
 
 
 @pytest.mark.parametrize("op", BINARY)
@@ -278,7 +258,7 @@ def test_an_operator_on_two_activations(op: str, draw: Draw) -> None:
     c = draw.randint(2, 9)
     other = draw.choice([(2, c, 3, 4), (1, c, 1, 1), (2, 1, 3, 4), (1, 1, 1, 1)])
     nodes = [node("Abs", ["x"], ["a"]), node("Sqrt", ["z"], ["b"]), node(op, ["a", "b"], ["y"])]
-    assert_any_cut_is_exact(network(nodes, {"x": (2, c, 3, 4), "z": other}, ["y"]), draw, positive=True)
+    assert_every_cut_is_exact(network(nodes, {"x": (2, c, 3, 4), "z": other}, ["y"]), draw, "y", positive=True)
 
 
 @pytest.mark.parametrize("shape", [(5, 1, 1), (5, 3, 4), (3, 4), (1, 3, 4), (4,), (1,), ()])
@@ -312,7 +292,7 @@ def test_a_concat_along_the_channels(draw: Draw) -> None:
     draw.shuffle(names)
     nodes += [node("Concat", names, ["c"], axis=draw.choice([1, -3])), node("Neg", ["c"], ["y"])]
     model = network(nodes, inputs, ["y"], {"k": weight(1, 3, 2, 3)} if "k" in names else {}, draw.choice([11, NEWEST]))
-    assert_any_cut_is_exact(model, draw)
+    assert_every_cut_is_exact(model, draw, "c")
 
 
 @pytest.mark.parametrize("axis", [0, 2, 3, -1])
@@ -320,14 +300,185 @@ def test_a_concat_along_the_channels(draw: Draw) -> None:
 @examples(6)
 def test_a_concat_along_another_axis(axis: int, draw: Draw) -> None:
     nodes = [node("Abs", ["x"], ["a"]), node("Neg", ["x"], ["b"]), node("Concat", ["a", "b"], ["y"], axis=axis)]
-    assert_any_cut_is_exact(network(nodes, {"x": (1, draw.randint(2, 7), 2, 3)}, ["y"]), draw)
+    assert_every_cut_is_exact(network(nodes, {"x": (1, draw.randint(2, 7), 2, 3)}, ["y"]), draw, "y")
+
+
+IMAGE = (2, 6, 6, 4)
+BOOL, FLOAT, INT8 = onnx.TensorProto.BOOL, onnx.TensorProto.FLOAT, onnx.TensorProto.INT8
+QUANTIZED = {
+    "s": np.array(0.05, np.float32),
+    "z": np.array(128, np.uint8),
+    "ws": np.linspace(0.01, 0.02, 6).astype(np.float32),
+    "wz": np.zeros(6, np.int8),
+    "one": np.array(0.01, np.float32),
+    "zero": np.array(0, np.int8),
+    "w": np.random.default_rng(0).integers(-100, 100, (6, 6, 3, 3)).astype(np.int8),
+    "v": np.random.default_rng(1).integers(-100, 100, (6, 5)).astype(np.int8),
+}
+
+
+def image(op: str, *constants: np.ndarray, **attributes: object) -> ModelProto:
+    """An operator on an image, and constants."""
+    weights = {f"k{i}": value for i, value in enumerate(constants)}
+    return chain(node(op, ["h", *weights], ["m"], **attributes), IMAGE, weights)
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+def matrix(op: str, *constants: np.ndarray, **attributes: object) -> ModelProto:
+    """An operator on a matrix, and constants."""
+    weights = {f"k{i}": value for i, value in enumerate(constants)}
+    return chain(node(op, ["h", *weights], ["m"], **attributes), (4, 6), weights)
+
+
+def quantized(middle: NodeProto, shape: tuple[int, ...], after: str) -> ModelProto:
+    """A layer that reads ``q`` of uint8 and makes ``m``, which ``after`` turns into floats again."""
+    last = {
+        "DequantizeLinear": node("DequantizeLinear", ["m", "s", "z"], ["y"]),
+        "Cast": node("Cast", ["m"], ["y"], to=FLOAT),
+    }
+    nodes = [node("QuantizeLinear", ["x", "s", "z"], ["q"]), middle, last[after]]
+    used = {name for n in nodes for name in n.input}
+    return network(nodes, {"x": shape}, ["y"], {k: v for k, v in QUANTIZED.items() if k in used}, NEWEST)
+
+
+def logical(op: str) -> ModelProto:
+    """A comparison, or an operator on what two comparisons give."""
+    nodes = [node("Abs", ["x"], ["a"]), node("Sin", ["x"], ["b"])]
+    if op in ("And", "Or", "Xor", "Not"):
+        nodes += [node("Greater", ["x", "a"], ["c"]), node("LessOrEqual", ["b", "a"], ["d"])]
+        nodes.append(node(op, ["c", "d"][: 1 if op == "Not" else 2], ["m"]))
+    else:
+        nodes.append(node(op, ["x", "a"], ["m"]))
+    return network([*nodes, node("Cast", ["m"], ["y"], to=FLOAT)], {"x": IMAGE}, ["y"])
+
+
+def choice() -> ModelProto:
+    """Where, with an operand of fewer axes."""
+    nodes = [node("Abs", ["x"], ["a"]), node("Neg", ["z"], ["b"]), node("Greater", ["x", "b"], ["c"])]
+    nodes += [node("Where", ["c", "a", "b"], ["m"]), node("Neg", ["m"], ["y"])]
+    return network(nodes, {"x": IMAGE, "z": (6, 1, 4)}, ["y"])
+
+
+def two(op: str) -> ModelProto:
+    nodes = [node("Abs", ["x"], ["a"]), node("Sqrt", ["z"], ["b"]), node(op, ["a", "b"], ["m"])]
+    return network([*nodes, node("Neg", ["m"], ["y"])], {"x": IMAGE, "z": IMAGE}, ["y"])
+
+
+def joined() -> ModelProto:
+    nodes = [node("Abs", ["x"], ["a"]), node("Neg", ["x"], ["b"]), node("Concat", ["a", "b"], ["m"], axis=1)]
+    return network([*nodes, node("Neg", ["m"], ["y"])], {"x": IMAGE}, ["y"])
+
+
+def kept_identity() -> ModelProto:
+    """Only an Identity that makes an output of the network is a layer."""
+    nodes = [node("Abs", ["x"], ["h"]), node("Identity", ["h"], ["m"]), node("Neg", ["m"], ["y"])]
+    return network(nodes, {"x": IMAGE}, ["y", "m"])
+
+
+REDUCTIONS = ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL2", "ReduceProd")
+
+TYPICAL: dict[str, tuple[str, ModelProto]] = {
+    "Conv": ("nchp", image("Conv", weight(5, 6, 3, 3), weight(5), pads=[1, 1, 1, 1])),
+    "ConvTranspose": ("ncp", image("ConvTranspose", weight(6, 5, 3, 3), weight(5), strides=[2, 2])),
+    "Gemm": ("ncp", matrix("Gemm", weight(6, 5), weight(5), alpha=0.5, beta=2.0)),
+    "MatMul": ("ncp", matrix("MatMul", weight(6, 5))),
+    "QLinearConv": (
+        "nch",
+        quantized(
+            node("QLinearConv", ["q", "s", "z", "w", "ws", "wz", "s", "z"], ["m"]), IMAGE, after="DequantizeLinear"
+        ),
+    ),
+    "ConvInteger": ("nch", quantized(node("ConvInteger", ["q", "w", "z"], ["m"]), IMAGE, after="Cast")),
+    "QLinearMatMul": (
+        "nc",
+        quantized(
+            node("QLinearMatMul", ["q", "s", "z", "v", "one", "zero", "s", "z"], ["m"]), (4, 6), "DequantizeLinear"
+        ),
+    ),
+    "MatMulInteger": ("nc", quantized(node("MatMulInteger", ["q", "v", "z"], ["m"]), (4, 6), after="Cast")),
+    "QuantizeLinear": (
+        "nch",
+        network(
+            [
+                node("Abs", ["x"], ["a"]),
+                node("QuantizeLinear", ["a", "ws", "wz"], ["m"], axis=1),
+                node("Cast", ["m"], ["y"], to=FLOAT),
+            ],
+            {"x": IMAGE},
+            ["y"],
+            {name: QUANTIZED[name] for name in ("ws", "wz")},
+        ),
+    ),
+    "DequantizeLinear": (
+        "nch",
+        network(
+            [
+                node("Cast", ["x"], ["a"], to=INT8),
+                node("DequantizeLinear", ["a", "ws", "wz"], ["m"], axis=1),
+                node("Neg", ["m"], ["y"]),
+            ],
+            {"x": IMAGE},
+            ["y"],
+            {name: QUANTIZED[name] for name in ("ws", "wz")},
+        ),
+    ),
+    "BatchNormalization": (
+        "nch",
+        image("BatchNormalization", *[np.abs(weight(6, seed=i)) + 0.5 for i in range(4)]),
+    ),
+    "InstanceNormalization": ("nc", image("InstanceNormalization", weight(6), weight(6, seed=1))),
+    "LRN": ("nch", image("LRN", size=3, alpha=0.5, beta=0.6)),
+    "Concat": ("nch", joined()),
+    "Transpose": ("nch", image("Transpose", perm=[1, 2, 0, 3])),
+    "Softmax": ("nch", image("Softmax")),
+    "LogSoftmax": ("nh", image("LogSoftmax", axis=1)),
+    "Reshape": ("nc", image("Reshape", ints(0, 12, -1))),
+    "Flatten": ("nc", image("Flatten")),
+    "Squeeze": ("nc", chain(node("Squeeze", ["h", "k"], ["m"]), (2, 6, 1, 4), {"k": ints(2)})),
+    "Unsqueeze": ("nc", image("Unsqueeze", ints(3))),
+    "Pad": ("nc", image("Pad", ints(0, 0, 1, 2, 0, 0, 0, 1), np.array(1.5, np.float32))),
+    "Slice": ("nc", image("Slice", ints(4, 0), ints(-9, 3), ints(2, -1), ints(-2, 1))),
+    "Resize": ("nc", image("Resize", np.array([], np.float32), np.array([1, 1, 2, 2], np.float32))),
+    "Upsample": (
+        "nc",
+        chain(node("Upsample", ["h", "k"], ["m"]), IMAGE, {"k": np.array([1, 1, 2, 3], np.float32)}, opset=9),
+    ),
+    **{op: ("nc", image(op, ints(2, 3))) for op in REDUCTIONS},
+    **{op: ("nch", image(op, kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1])) for op in POOLS},
+    **{op: ("nc", chain(node(op, ["h"], ["m"]), IMAGE, opset=OPSET)) for op in GLOBAL_POOLS},
+    **{op: ("nch", image(op, **attributes)) for op, attributes in UNARY.items()},
+    "Identity": ("nch", kept_identity()),
+    **{op: ("nch", two(op)) for op in BINARY},
+    **{op: ("nch", logical(op)) for op in LOGICAL},
+    "Not": ("nch", logical("Not")),
+    "Where": ("nch", choice()),
+}
+"""For each operator the ways in which a typical layer of it can be cut, and a network with it, the layer ``m``."""
 
 
 def test_every_operator_with_a_rule_is_tested_here() -> None:
-    others = {"Conv", "ConvTranspose", "Gemm", "MatMul", "Concat"}
-    others |= boxes.RULES.keys() - {*UNARY, *BINARY, *POOLS, *PER_CHANNEL}
-    globals_ = {"GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"}
-    assert set(boxes.RULES) == {*others, *globals_, *UNARY, *BINARY, *POOLS, *PER_CHANNEL}
+    assert set(TYPICAL) == set(boxes.RULES)
+
+
+@pytest.mark.parametrize("op", TYPICAL)
+@given(draw=randoms)
+@examples(2)
+def test_an_operator_is_exact_along_every_axis_that_its_rule_allows(op: str, draw: Draw) -> None:
+    kinds, model = TYPICAL[op]
+    assert assert_every_cut_is_exact(model, draw, positive=True) == kinds
+
+
+@pytest.mark.parametrize("op", TYPICAL)
+def test_an_operator_on_one_channel_one_row_and_one_sample_is_not_cut_there(op: str, tmp_path: Path) -> None:
+    """Where a way of cutting is allowed, there is something to divide."""
+    graph = graph_of(tmp_path, TYPICAL[op][1])
+    for layer in graph.layers:
+        for kind in EVERY_KIND:
+            rule = boxes.rule(graph, layer, kind)
+            assert rule is None or rule.size // rule.grain > 1
 
 
 def one_channel(op: str) -> Callable[[Path], Graph]:
