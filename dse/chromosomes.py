@@ -28,7 +28,7 @@ from model.boxes import CHANNELS
 from model.compiled import allocating, inlined, kernel
 from model.graph import Graph
 from model.lowering import Shards, place_ends
-from model.mapping import Mapping, Shard
+from model.mapping import NEIGHBOUR, Mapping, Shard
 from runtime.errors import CleaveError
 
 KINDS = ("naive", "vertical", "hybrid")
@@ -44,6 +44,7 @@ class Coding(NamedTuple):
     anchor: (T,) index of the anchor that places a task; is_anchor: (T,) 1 where the task is one
     first_gene: (T,) of a layer, naive only
     speed: (T, n) speed of a device at a task, any unit, for shares by speed
+    reader, writer: devices of the network's inputs and outputs, in every mapping; NEIGHBOUR: next to their layers
     """
 
     kind: int
@@ -54,6 +55,8 @@ class Coding(NamedTuple):
     is_anchor: Ints
     first_gene: Ints
     speed: NDArray[np.float64]
+    reader: int
+    writer: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,11 +84,12 @@ class Chromosome:
         shards = room(self.most)
         decode(self.g, self.coding, np.asarray(genes, dtype=np.int32), shards, scratch(self.g, self.coding))
         first, last = self.g.n_inputs, self.g.n_inputs + self.g.n_layers
-        return Mapping.of(
+        shards_of = (
             Shard(task - first, int(shards.start[k]), int(shards.stop[k]), int(shards.device[k]))
             for task in range(first, last)
             for k in range(shards.ptr[task], shards.ptr[task + 1])
         )
+        return Mapping.of(shards_of, self.coding.reader, self.coding.writer)
 
     def chain(self, devices: Sequence[int], work: NDArray[np.float64]) -> NDArray[np.int32]:
         """``(n_genes,)`` genes of a pipeline: consecutive layers, about an equal share of the work to each device.
@@ -113,6 +117,8 @@ def chromosome(
     rows: int = 2,
     shares: str = "equal",
     time_s: NDArray[np.float64] | None = None,
+    reader: int = NEIGHBOUR,
+    writer: int = NEIGHBOUR,
 ) -> Chromosome:
     """An encoding by name.
 
@@ -142,6 +148,8 @@ def chromosome(
         is_anchor=is_anchor.astype(np.int32),
         first_gene=(np.cumsum(genes) - genes).astype(np.int32),
         speed=speed,
+        reader=reader,
+        writer=writer,
     )
     upper = np.full(genes.sum(), devices - 1) if kind == "naive" else np.full(rows * devices, anchors)
     return Chromosome(
@@ -194,7 +202,7 @@ def decode(g: GraphArrays, c: Coding, genes: Ints, s: Shards, w: Scratch) -> Non
     for task in range(len(g.size)):
         at = _split(g, c, task, _named(g, c, genes, task, w), s, at, w)
         s.ptr[task + 1] = at
-    place_ends(g, s)
+    place_ends(g, s, c.reader, c.writer)
 
 
 @inlined

@@ -136,6 +136,8 @@ def run(
         int | None, typer.Option(min=1, help="Most parts of a layer, hybrid only [2]", show_default=False)
     ] = None,
     shares: Annotated[str, typer.Option(help=f"Sizes of the parts: {', '.join(SHARES)}")] = "equal",
+    reader: Annotated[str | None, typer.Option(help="Device that frames come in at, e.g. the camera's")] = None,
+    writer: Annotated[str | None, typer.Option(help="Device that hands out the results")] = None,
     objectives: Annotated[
         str, typer.Option(help="What to minimise, two or more of latency, energy, memory, period")
     ] = "latency,energy,memory",
@@ -154,7 +156,7 @@ def run(
     _one_of("--chromosome", chromosome, KINDS), _one_of("--shares", shares, SHARES)
     loaded, cluster = read_cnn(cnn, shape, fold), Platform.from_file(platform)
     out = out or Path("runs") / f"{loaded.graph.name}-{cluster.name}"
-    coding = job.Coding(chromosome, _splits(splits, cluster), shares)
+    coding = job.Coding(chromosome, _splits(splits, cluster), shares, reader, writer)
     job.check_place(out, force)
     if check:
         job.check_mpi()

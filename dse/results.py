@@ -17,7 +17,7 @@ from dse.evaluation import OBJECTIVES
 from dse.search import Front
 from model.boxes import CHANNELS
 from model.graph import Graph
-from model.mapping import Mapping, Shard, extent
+from model.mapping import NEIGHBOUR, Mapping, Shard, extent
 from model.platform import Platform
 
 UNITS = {
@@ -45,6 +45,7 @@ def write_front(folder: Path, front: Front, chromosome: Chromosome, graph: Graph
         "version": 1,
         "cnn": graph.name,
         "platform": platform.name,
+        **_ends(chromosome, platform),
         "devices": [device.name for device in platform.devices],
         "layers": [layer.name for layer in graph.layers],
     }
@@ -52,6 +53,12 @@ def write_front(folder: Path, front: Front, chromosome: Chromosome, graph: Graph
     lines = ",\n  ".join(json.dumps(point) for point in points)
     opened = json.dumps(head, indent=1).removesuffix("\n}")
     (folder / "front.json").write_text(f'{opened},\n "points": [\n  {lines}\n ]\n}}\n')
+
+
+def _ends(chromosome: Chromosome, platform: Platform) -> dict[str, str]:
+    """Devices of the network's inputs and outputs, where the search was told them."""
+    ends = {"reader": chromosome.coding.reader, "writer": chromosome.coding.writer}
+    return {role: platform.devices[device].name for role, device in ends.items() if device != NEIGHBOUR}
 
 
 def compact(graph: Graph, mapping: Mapping) -> list[Any]:

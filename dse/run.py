@@ -22,7 +22,7 @@ from model import coefficients
 from model.arrays import arrays
 from model.costs import CostArrays
 from model.costs import costs as cost_arrays
-from model.mapping import Mapping
+from model.mapping import NEIGHBOUR, Mapping
 from model.platform import Platform
 from runtime.errors import CleaveError
 from runtime.launch import Mpirun
@@ -35,11 +35,16 @@ NO_VERIFY = "with --no-verify the bundles are written without being run"
 
 @dataclass(frozen=True)
 class Coding:
-    """Which chromosome, with how many rows (splits a layer) and which shares."""
+    """Which chromosome, with how many rows (splits a layer) and which shares.
+
+    reader, writer: names of the devices of the network's inputs and outputs; None: next to their layers
+    """
 
     kind: str = "hybrid"
     splits: int = 2
     shares: str = "equal"
+    reader: str | None = None
+    writer: str | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,8 @@ def prepare(cnn: Cnn, platform: Platform, coding: Coding) -> tuple[Chromosome, C
     costs = cost_arrays(cnn.graph, g, platform)
     time_s = costs.time_s + costs.overhead_s
     devices = len(platform.devices)
-    return chromosome(coding.kind, cnn.graph, g, devices, coding.splits, coding.shares, time_s), costs
+    ends = [NEIGHBOUR if name is None else platform.index(name) for name in (coding.reader, coding.writer)]
+    return chromosome(coding.kind, cnn.graph, g, devices, coding.splits, coding.shares, time_s, *ends), costs
 
 
 def check_place(out: Path, force: bool) -> None:

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from model import boxes
 from model.autodice_names import Names
 from model.graph import Graph, Layer
-from model.mapping import Mapping, Shard, checked, extent
+from model.mapping import NEIGHBOUR, Mapping, Shard, checked, extent
 from model.platform import Platform
 from runtime.errors import CleaveError
 
@@ -92,6 +92,8 @@ def write(mapping: Mapping, graph: Graph, platform: Platform) -> tuple[str, str]
     checked(mapping, graph, platform, "mapping")
     names, rows = Names(graph, platform), mapping.by_layer(len(graph.layers))
     problems = _keyless(mapping, platform)
+    if mapping.reader != NEIGHBOUR or mapping.writer != NEIGHBOUR:
+        problems.append("it names the device that reads the frames, or that writes the results")
     problems += [p for layer in graph.layers for p in _unsayable(layer, rows[layer.index], names)]
     if problems:
         raise CleaveError(*[f"AutoDiCE's form cannot say this mapping: {problem}" for problem in problems])

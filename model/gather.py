@@ -29,7 +29,9 @@ def gathered(graph: Graph, mapping: Mapping) -> tuple[Graph, Mapping]:
     for layer in graph.layers:
         weaver.add(layer)
     tensors = graph.tensors | weaver.tensors
-    return replace(graph, layers=tuple(weaver.layers), tensors=tensors), Mapping.of(weaver.shards)
+    return replace(graph, layers=tuple(weaver.layers), tensors=tensors), Mapping.of(
+        weaver.shards, mapping.reader, mapping.writer
+    )
 
 
 @dataclass(eq=False)

@@ -25,8 +25,8 @@ class Shards(NamedTuple):
     """Shards of all tasks: ``ptr`` (T+1,) and ``kind`` (T,) of split, then one row a shard: ``device``, ``start``,
     ``stop`` (S,) int32.
 
-    Inputs and outputs of the network are whole: on the device of the first shard of the first layer that reads the
-    input, and of the first shard of the layer that makes the output.
+    Inputs and outputs of the network are whole: on the mapping's reader and writer, or, where it names none, on the
+    device of the first shard of the first layer that reads the input, and of the layer that makes the output.
     """
 
     ptr: Ints
@@ -92,15 +92,15 @@ def touches(s: Shards, shard: int, along: int, axis: int, low: int, high: int) -
 
 
 @inlined
-def place_ends(g: GraphArrays, s: Shards) -> None:
-    """Put inputs and outputs of the network where their first reader and their maker are (see ``Shards``)."""
+def place_ends(g: GraphArrays, s: Shards, reader: int, writer: int) -> None:
+    """Put inputs and outputs of the network on ``reader`` and ``writer``; those below 0: see ``Shards``."""
     for task in range(g.n_inputs):
         first = g.use_ptr[task]
         at = s.ptr[g.use_task[first]] if g.use_ptr[task + 1] > first else s.ptr[g.n_inputs]
-        s.device[s.ptr[task]] = s.device[at]
+        s.device[s.ptr[task]] = s.device[at] if reader < 0 else reader
     for task in range(g.n_inputs + g.n_layers, len(g.size)):
         maker = g.tensor_task[g.edge_tensor[g.edge_ptr[task]]]
-        s.device[s.ptr[task]] = s.device[s.ptr[maker]]
+        s.device[s.ptr[task]] = s.device[s.ptr[maker]] if writer < 0 else writer
 
 
 @kernel()
@@ -251,7 +251,7 @@ def shards_of(g: GraphArrays, mapping: Mapping) -> Shards:
     device, start, stop = (np.ascontiguousarray(column) for column in columns)
     ptr = np.concatenate(([0], np.cumsum([len(row) for row in flat]))).astype(np.int32)
     shards = Shards(ptr, np.array(kinds, dtype=np.int32), device, start, stop)
-    place_ends(g, shards)
+    place_ends(g, shards, mapping.reader, mapping.writer)
     return shards
 
 

@@ -46,16 +46,25 @@ def extent(graph: Graph, layer: Layer, kind: int = boxes.CHANNELS) -> int:
     return max(shape[kind] if 0 <= kind < len(shape) else 1 for shape in shapes)
 
 
+NEIGHBOUR = -1
+"""In place of a device: the one that has the first shard of the layer next to the network's input or output."""
+
+
 @dataclass(frozen=True)
 class Mapping:
-    """Shards of every layer, sorted by layer and start."""
+    """Shards of every layer, sorted by layer and start.
+
+    reader: device that the frames come in at (the camera's); writer: device that hands out the results
+    """
 
     shards: tuple[Shard, ...]
+    reader: int = NEIGHBOUR
+    writer: int = NEIGHBOUR
 
     @staticmethod
-    def of(shards: Iterable[Shard]) -> Mapping:
+    def of(shards: Iterable[Shard], reader: int = NEIGHBOUR, writer: int = NEIGHBOUR) -> Mapping:
         """A mapping with its shards in order."""
-        return Mapping(tuple(sorted(shards)))
+        return Mapping(tuple(sorted(shards)), reader, writer)
 
     @staticmethod
     def whole(graph: Graph, devices: Sequence[int]) -> Mapping:
@@ -72,7 +81,8 @@ class Mapping:
     @property
     def devices(self) -> tuple[int, ...]:
         """Devices that take part, ascending: the ranks, in order."""
-        return tuple(sorted({shard.device for shard in self.shards}))
+        ends = {self.reader, self.writer} - {NEIGHBOUR}
+        return tuple(sorted(ends | {shard.device for shard in self.shards}))
 
     def check(self, graph: Graph, platform: Platform) -> list[str]:
         """Everything that is wrong with the mapping, a sentence each; empty if it can be built."""
@@ -83,9 +93,9 @@ class Mapping:
         ]
         known = ", ".join(d.name for d in platform.devices)
         problems += [
-            f"device {s.device} is not on the platform (it has {known})"
-            for s in self.shards
-            if not 0 <= s.device < len(platform.devices)
+            f"device {device} is not on the platform (it has {known})"
+            for device in sorted({s.device for s in self.shards} | {self.reader, self.writer} - {NEIGHBOUR})
+            if not 0 <= device < len(platform.devices)
         ]
         if problems:
             return problems
@@ -96,8 +106,10 @@ class Mapping:
         """The mapping as text: a device name for a whole layer, a list of boxes for a split one."""
         rows = self.by_layer(len(graph.layers))
         layers = {layer.name: _row_to_json(graph, layer, rows[layer.index], platform) for layer in graph.layers}
-        body = {"format": FORMAT, "version": VERSION, "cnn": graph.name, "platform": platform.name, "layers": layers}
-        return json.dumps(body, indent=1) + "\n"
+        body: dict[str, Any] = {"format": FORMAT, "version": VERSION, "cnn": graph.name, "platform": platform.name}
+        ends = {"reader": self.reader, "writer": self.writer}
+        body |= {role: platform.devices[device].name for role, device in ends.items() if device != NEIGHBOUR}
+        return json.dumps(body | {"layers": layers}, indent=1) + "\n"
 
     @staticmethod
     def from_json(text: str, graph: Graph, platform: Platform, where: str = "mapping") -> Mapping:
@@ -120,7 +132,13 @@ class Mapping:
                 shards += _row_from_json(graph, graph.by_name[name], row, platform)
             except (CleaveError, KeyError, TypeError) as error:
                 problems.append(f"layer '{name}': {_say(error)}")
-        return checked(Mapping.of(shards), graph, platform, where, problems)
+        ends = dict.fromkeys(("reader", "writer"), NEIGHBOUR)
+        for role in ends.keys() & body.keys():
+            try:
+                ends[role] = platform.index(body[role])
+            except CleaveError as error:
+                problems.append(f"{role}: {error}")
+        return checked(Mapping.of(shards, **ends), graph, platform, where, problems)
 
 
 def checked(mapping: Mapping, graph: Graph, platform: Platform, where: str, problems: Sequence[str] = ()) -> Mapping:

@@ -57,7 +57,7 @@ def test_the_summary_says_what_was_asked_and_found(tmp_path: Path) -> None:
     body = summary(tmp_path)
     assert body["cnn"] == {"name": "tiny", "path": str(tmp_path / "tiny.onnx"), "layers": 12}
     assert body["platform"] == {"name": "tiny", "devices": 3}
-    assert body["chromosome"] == {"kind": "hybrid", "splits": 2, "shares": "equal"}
+    assert body["chromosome"] == {"kind": "hybrid", "splits": 2, "shares": "equal", "reader": None, "writer": None}
     assert body["settings"]["population"] == 30
     assert body["coefficients"] == {"generic": {"calibrated": False}}
     assert body["front"]["points"] == len(found.front.genes)
