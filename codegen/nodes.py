@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import onnx
 from onnx import helper
 
-from model import boxes, windows
+from model import boxes, layout, windows
 from model.graph import Graph, Layer
 from runtime.plan import Part
 
 CONVOLUTIONS = frozenset({"Conv", "QLinearConv", "ConvInteger"})
 WINDOWED = CONVOLUTIONS | {"MaxPool", "AveragePool", "LpPool"}
+
+EVERYTHING = 2**31 - 1
+"""An end that is behind every axis."""
 
 
 def adapt(node: onnx.NodeProto, graph: Graph, layer: Layer, rule: boxes.Rule, part: Part) -> None:
@@ -22,6 +26,45 @@ def adapt(node: onnx.NodeProto, graph: Graph, layer: Layer, rule: boxes.Rule, pa
     if part.axis == boxes.ROWS and layer.op in WINDOWED:
         pads = windows.padding(graph, layer, part.start, part.stop)
         _set(node, {"pads": pads}, without=("auto_pad", "ceil_mode"))
+    if layer.op == "Slice" and len(layer.inputs) == 1:
+        starts, ends = _bounds(graph, layer, part)
+        _set(node, {"starts": starts, "ends": ends})
+    if layer.op == "Pad" and len(layer.inputs) == 1:
+        _set(node, {"pads": _padding(graph, layer, part)})
+
+
+def constants(graph: Graph, layer: Layer, part: Part, shape: tuple[int, ...]) -> dict[int, np.ndarray]:
+    """Constant inputs of the layer that are other ones for ``part``, by their position. ``shape``: of its output."""
+    found: dict[int, list[int] | tuple[int, ...]] = {}
+    if layer.op == "Reshape":
+        found = {1: shape}
+    elif layer.op == "Slice" and len(layer.inputs) > 1:
+        starts, ends = _bounds(graph, layer, part)
+        found = {1: starts, 2: ends}
+    elif layer.op == "Pad" and len(layer.inputs) > 1:
+        found = {1: _padding(graph, layer, part)}
+    elif layer.op == "Resize" and len(layer.inputs) > 3 and layer.inputs[3]:
+        axes = layer.integers("axes", tuple(range(len(shape))))
+        found = {3: [shape[axis] for axis in axes]}
+    return {at: np.array(values, np.int64) for at, values in found.items()}
+
+
+def _bounds(graph: Graph, layer: Layer, part: Part) -> tuple[list[int], list[int]]:
+    """Starts and ends of a Slice; along the axis of the split its input is what it takes."""
+    found = [
+        (0, EVERYTHING) if axis == part.axis else (start, end) for axis, start, end, _ in layout.bounds(graph, layer)
+    ]
+    return [start for start, _ in found], [end for _, end in found]
+
+
+def _padding(graph: Graph, layer: Layer, part: Part) -> list[int]:
+    """Pads of a Pad, in its own form: along the axis of the split, where the input ends and nowhere else."""
+    pads = layout.padding(graph, layer) or []
+    begin, _ = pads[part.axis]
+    size = graph.tensors[layer.inputs[0]].shape[part.axis]
+    pads[part.axis] = (max(0, min(begin, part.stop) - part.start), max(0, part.stop - max(part.start, begin + size)))
+    axes = [a % len(pads) for a in layout.values(graph, layer, "", 3)] or range(len(pads))
+    return [pads[a][0] for a in axes] + [pads[a][1] for a in axes]
 
 
 def _set(node: onnx.NodeProto, values: dict[str, Any], without: tuple[str, ...] = ()) -> None:

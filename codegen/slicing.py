@@ -123,11 +123,9 @@ class _Cutter:
         rule = None if whole else boxes.rule(self.graph, layer, part.axis)
         node = onnx.NodeProto()
         node.CopyFrom(layer.node)
-        needs = rule.needs if rule else (boxes.WHOLE,) * len(layer.inputs)
-        inputs = [self._input(name, need, part) for name, need in zip(self._used(layer, part), needs, strict=False)]
-        node.input[:] = [name for name in inputs if name is not None]
         if rule is None:
             node.name = layer.name
+            node.input[:] = [self._input(name, boxes.WHOLE, part) or "" for name in layer.inputs]
             for name in layer.outputs:
                 self._hold(pieces.whole(self.graph, name))
         else:
@@ -138,17 +136,35 @@ class _Cutter:
 
     def _make_part(self, node: onnx.NodeProto, layer: Layer, rule: boxes.Rule, part: Part) -> None:
         """Turn the layer's node into that of a part of it."""
-        made = pieces.made(self.graph, layer.outputs[0], part.axis, part.start, part.stop)
+        made = [pieces.made(self.graph, name, part.axis, part.start, part.stop) for name in layer.outputs]
+        names = {piece.tensor: pieces.name(self.graph, piece) for piece in made}
         node.name = part.label
-        node.output[0] = pieces.name(self.graph, made)
-        nodes.adapt(node, self.graph, layer, rule, part)
-        if layer.op == "Reshape":
-            shape = np.array(pieces.shape(self.graph, made), dtype=np.int64)
-            node.input[1] = self._constant(f"{part.label}/shape", shape)
+        node.output[:] = [names.get(name, "") for name in node.output]
+        shape = pieces.shape(self.graph, made[0])
+        own = nodes.constants(self.graph, layer, part, shape)
+        inputs = [
+            self._constant(f"{part.label}/{k}", own[k]) if k in own else self._input(name, rule.needs[k], part)
+            for k, name in enumerate(self._used(layer, part))
+        ]
+        if layer.op == "Pad" and inputs[0] is None:
+            self._fill(node, layer, part, shape)
+        else:
+            node.input[:] = [name for name in inputs if name is not None]
+            nodes.adapt(node, self.graph, layer, rule, part)
         if len(node.input) < len(layer.inputs) and layer.op == "Gemm" and self.opset < OPTIONAL_BIAS:
             zero = np.zeros(1, dtype=self.graph.tensors[layer.outputs[0]].dtype)
             node.input.append(self._constant(f"{part.label}/zero", zero))
-        self._hold(made)
+        for piece in made:
+            self._hold(piece)
+
+    def _fill(self, node: onnx.NodeProto, layer: Layer, part: Part, shape: tuple[int, ...]) -> None:
+        """A part of a Pad that lies in the padding alone is a constant."""
+        value = layer.attributes.get("value", 0)
+        if len(layer.inputs) > 2 and layer.inputs[2]:
+            value = self.graph.constant(layer.inputs[2]).item()
+        dtype = np.dtype(self.graph.tensors[layer.outputs[0]].dtype)
+        node.CopyFrom(onnx.NodeProto(name=node.name, op_type="Identity", output=node.output))
+        node.input[:] = [self._constant(f"{part.label}/value", np.full(shape, value, dtype))]
 
     def _used(self, layer: Layer, part: Part) -> tuple[str, ...]:
         """Inputs of the layer that the part reads: a bias belongs to the first partial sum alone."""

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from onnx import ModelProto, NodeProto
 
-from model import boxes
+from model import boxes, layout
 from model.boxes import Need
 from model.graph import Graph
 from model.mapping import Mapping, Shard
@@ -372,13 +372,20 @@ def joined() -> ModelProto:
     return network([*nodes, node("Neg", ["m"], ["y"])], {"x": IMAGE}, ["y"])
 
 
+def divided() -> ModelProto:
+    nodes = [
+        node("Abs", ["x"], ["h"]),
+        node("Split", ["h", "k"], ["m", "n"], axis=1),
+        node("Concat", ["n", "m"], ["y"], axis=1),
+    ]
+    return network(nodes, {"x": IMAGE}, ["y"], {"k": ints(2, 4)})
+
+
 def kept_identity() -> ModelProto:
     """Only an Identity that makes an output of the network is a layer."""
     nodes = [node("Abs", ["x"], ["h"]), node("Identity", ["h"], ["m"]), node("Neg", ["m"], ["y"])]
     return network(nodes, {"x": IMAGE}, ["y", "m"])
 
-
-REDUCTIONS = ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL2", "ReduceProd")
 
 TYPICAL: dict[str, tuple[str, ModelProto]] = {
     "Conv": ("nchp", image("Conv", weight(5, 6, 3, 3), weight(5), pads=[1, 1, 1, 1])),
@@ -439,14 +446,17 @@ TYPICAL: dict[str, tuple[str, ModelProto]] = {
     "Flatten": ("nc", image("Flatten")),
     "Squeeze": ("nc", chain(node("Squeeze", ["h", "k"], ["m"]), (2, 6, 1, 4), {"k": ints(2)})),
     "Unsqueeze": ("nc", image("Unsqueeze", ints(3))),
-    "Pad": ("nc", image("Pad", ints(0, 0, 1, 2, 0, 0, 0, 1), np.array(1.5, np.float32))),
+    "Pad": ("nch", image("Pad", ints(0, 0, 1, 2, 0, 0, 0, 1), np.array(1.5, np.float32))),
     "Slice": ("nc", image("Slice", ints(4, 0), ints(-9, 3), ints(2, -1), ints(-2, 1))),
     "Resize": ("nc", image("Resize", np.array([], np.float32), np.array([1, 1, 2, 2], np.float32))),
     "Upsample": (
         "nc",
         chain(node("Upsample", ["h", "k"], ["m"]), IMAGE, {"k": np.array([1, 1, 2, 3], np.float32)}, opset=9),
     ),
-    **{op: ("nc", image(op, ints(2, 3))) for op in REDUCTIONS},
+    **{op: ("nc", image(op, ints(2, 3))) for op in layout.REDUCTIONS},
+    "Split": ("nh", divided()),
+    "DepthToSpace": ("nh", chain(node("DepthToSpace", ["h"], ["m"], blocksize=2), (2, 8, 6, 4))),
+    "SpaceToDepth": ("nh", image("SpaceToDepth", blocksize=2)),
     **{op: ("nch", image(op, kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1])) for op in POOLS},
     **{op: ("nc", chain(node(op, ["h"], ["m"]), IMAGE, opset=OPSET)) for op in GLOBAL_POOLS},
     **{op: ("nch", image(op, **attributes)) for op, attributes in UNARY.items()},
