@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from runtime.errors import CleaveError
 from runtime.plan import Plan, RankPlan, Recv, Run, Send
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
+
+HOST = re.compile(r"([A-Za-z0-9_-]+@)?[A-Za-z0-9_:][A-Za-z0-9_.:-]*")
+"""A name, an IPv4 or an IPv6 address, after the user where it must be said."""
 
 DEVICE_FILES = (
     "__init__.py",
@@ -78,8 +82,8 @@ def _literal(value: Any) -> str:
 
 
 def _check_hosts(plan: Plan) -> None:
-    """A host stands in files whose words are separated by blanks."""
-    bad = sorted({r.address for r in plan.ranks if not r.address or any(c in r.address for c in " \t\r\n=#\"'")})
+    """Open MPI reads few characters as a host, and a number as a number: ``01`` would become ``1``."""
+    bad = sorted({r.address for r in plan.ranks if not HOST.fullmatch(r.address) or r.address.isdigit()})
     if bad:
         raise CleaveError(*(f"host address {address!r} cannot stand in a hostfile" for address in bad))
 
@@ -129,13 +133,14 @@ def _comment(text: str) -> str:
 def _parts(run: Run) -> str:
     """What a segment computes, shortened to its ends."""
     names = [p.label for p in run.parts]
-    return ", ".join(names) if len(names) <= 3 else f"{names[0]} … {names[-1]} ({len(names)} layers)"
+    return ", ".join(names) if len(names) <= 3 else f"{names[0]} ... {names[-1]} ({len(names)} layers)"
 
 
 def _summary(rank: RankPlan) -> str:
     runs = rank.runs
     return (
-        "; ".join(_parts(run) for run in runs[:3]) + ("; …" if len(runs) > 3 else "") or "holds data, computes nothing"
+        "; ".join(_parts(run) for run in runs[:3]) + ("; ..." if len(runs) > 3 else "")
+        or "holds data, computes nothing"
     )
 
 

@@ -11,10 +11,13 @@ import numpy as np
 INTEGERS = 8
 """Random integers are 0..7: small enough to be an index or a class of any CNN."""
 
+WORD = 2**32
+"""A seed is taken modulo this: numpy's has 32 bits."""
+
 
 def random_frame(name: str, shape: tuple[int, ...], dtype: str, seed: int, index: int) -> np.ndarray:
     """One random frame of an input, standard normal for floats; the same on every machine and numpy version."""
-    random = np.random.RandomState([seed, index, zlib.crc32(name.encode("utf-8"))])
+    random = np.random.RandomState([seed % WORD, index, zlib.crc32(name.encode("utf-8"))])
     if np.dtype(dtype).kind == "f":
         return random.standard_normal(shape).astype(dtype)
     return random.randint(0, 2 if dtype == "bool" else INTEGERS, shape).astype(dtype)

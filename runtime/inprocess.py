@@ -93,7 +93,9 @@ class InProcessCommunicator:
         """The values of all ranks on rank 0."""
         self._world.values[self.rank] = value
         self.barrier()
-        return list(self._world.values) if self.rank == 0 else None
+        values = list(self._world.values) if self.rank == 0 else None
+        self.barrier()  # nobody puts in the next value before rank 0 has read this one
+        return values
 
     def progress(self, active: bool) -> None:
         """Messages need no help here."""

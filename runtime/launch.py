@@ -133,14 +133,21 @@ def _environment() -> dict[str, str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End mpirun and whatever of its session still runs: ranks have process groups of their own, but no session."""
-    if process.poll() is None:
-        process.terminate()
-        try:
+    """End mpirun and whatever of its session still runs, at once if another signal comes while it is given time."""
+    try:
+        if process.poll() is None:
+            process.terminate()
             process.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        process.kill()
+        _end_session(process)
+        process.wait()
+
+
+def _end_session(process: subprocess.Popen[bytes]) -> None:
+    """Kill all that ``process`` has started: ranks have process groups of their own, but its session."""
     for pid in psutil.pids():
         with suppress(OSError):
             if os.getsid(pid) == process.pid:
@@ -161,15 +168,14 @@ def _version(path: str) -> tuple[int, int]:
 
 
 def _text(file: IO[bytes]) -> str:
+    """All of a file; mpirun ends some of its own sentences with a NUL, before whatever comes next."""
     file.seek(0)
-    return file.read().decode("utf-8", "replace")
+    return file.read().decode("utf-8", "replace").replace("\0", "")
 
 
 def _reason(code: int, stdout: str, stderr: str) -> list[str]:
     """What the ranks said themselves; if nothing, what is known and the end of the output."""
-    said = [
-        line.partition(PREFIX)[2] for line in stderr.splitlines() if PREFIX in line
-    ]  # mpirun may put a NUL before it
+    said = [line.partition(PREFIX)[2] for line in stderr.splitlines() if PREFIX in line]
     if said:
         return list(dict.fromkeys(said))
     sentences = [f"mpirun ended with code {code}"]
@@ -180,5 +186,5 @@ def _reason(code: int, stdout: str, stderr: str) -> list[str]:
 
 def _last(stdout: str, stderr: str) -> list[str]:
     """The last lines that say something."""
-    lines = [line.rstrip() for line in (stdout + "\n" + stderr).splitlines() if line.strip(" -\0")]
+    lines = [line.rstrip() for line in (stdout + "\n" + stderr).splitlines() if line.strip(" -")]
     return lines[-LINES:]

@@ -35,6 +35,6 @@ def _check(place: Place, communicator: Communicator) -> None:
 
 def _sentence(place: Place, activity: str, error: Exception) -> str:
     """One line for a person."""
-    reason = " ".join(str(error).split()) or "no reason given"
     who = f"rank {place.rank} of {place.ranks} on {place.device}"
-    return f"{who} failed ({activity}): {type(error).__name__}: {reason}"
+    sentence = f"{who} failed ({activity}): {type(error).__name__}: {str(error).strip() or 'no reason given'}"
+    return " ".join(sentence.split())

@@ -56,9 +56,10 @@ class Rank:
         self._buffers: list[tuple[str, np.ndarray]] = []
 
     def buffer(self, name: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-        """Allocate a tensor or a piece of one, zeroed, so that its memory is there before the first frame."""
+        """Allocate a tensor or a piece of one, zeroed. Writing zeros fetches its memory before the first frame."""
         size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-        memory = np.zeros(size + ALIGNMENT, np.uint8)
+        memory = np.empty(size + ALIGNMENT, np.uint8)
+        memory.fill(0)
         skip = -memory.ctypes.data % ALIGNMENT
         array = memory[skip : skip + size].view(dtype).reshape(shape)
         self._buffers.append((name, array))

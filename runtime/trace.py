@@ -108,7 +108,7 @@ class Trace:
                 ranks=tuple(Usage(**usage) for usage in body["ranks"]),
                 frames=tuple(tuple(Span(*span) for span in spans) for spans in body["frames"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CleaveError(f"{where}: is no trace that this version can read ({error!r})") from error
 
 

@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import runtime
 from codegen.render import DEVICE_FILES, render, write
@@ -95,6 +97,25 @@ def _renamed(plan: Plan) -> Plan:
     return replace(plan, cnn="c", ranks=(rank(0, [x, y], steps, inputs=("x",), outputs=("y",)), plan.ranks[1]))
 
 
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.text(), st.text(), st.text())
+def test_any_name_stays_a_name(name: str, device: str, layer: str) -> None:
+    x, y = Buffer(name, (1, 4), "float32"), Buffer(name + "y", (1, 4), "float32")
+    parts = tuple(Part(layer, 1, i, i + 1) for i in range(4))
+    first = rank(0, [x, y], [Run("s.onnx", parts, (x.name,), (y.name,))], inputs=(name,), device=device)
+    text = render(Plan(layer, (x,), (y,), (first,)))["rank_00.py"]
+    assert text.isascii()
+    assert device in {n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant)}
+    assert ast.dump(ast.parse(text)).count("Call(") == 7  # Place, buffer twice, input, segment, run, main
+
+
+def test_many_layers_are_told_by_their_ends() -> None:
+    parts = tuple(Part(f"l{i}", 1, 0, 4) for i in range(9))
+    b = Buffer("x", (1, 4), "float32")
+    text = render(Plan("c", (), (), (rank(0, [b], [Run("s.onnx", parts, ("x",), ("x",))]),)))["rank_00.py"]
+    assert "s0.run()  # l0[:,0:4] ... l8[:,0:4] (9 layers)\n" in text
+
+
 @pytest.mark.parametrize(
     ("shape", "box", "text"),
     [
@@ -143,7 +164,16 @@ def test_messages_in_autodice_form(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("address", ["", "a b", "a\nrank 9=b", "a slots=3", "a#", 'a"'])
+@pytest.mark.parametrize("address", ["nx-01.local", "_a", "1nx", "10.0.0.1", "fe80::1", "::1", "me_2@nx01"])
+def test_an_address_that_open_mpi_understands(address: str) -> None:
+    assert render(Plan("c", (), (), (rank(0, [], [], address=address),)))["hostfile"] == f"{address} slots=1\n"
+
+
+BAD_HOSTS = ["", "a b", "a\nrank 9=b", "a slots=3", "a#", 'a"', "a/b", "a\\b", "a;b", "a,b", "b\xfc", "+n0", "-a", "01"]
+"""Open MPI reads ``+n0`` as a place in the allocation and ``01`` as 1; at the others its parser stumbles."""
+
+
+@pytest.mark.parametrize("address", BAD_HOSTS)
 def test_an_address_that_would_change_the_files_is_refused(address: str) -> None:
     with pytest.raises(CleaveError, match="cannot stand in a hostfile"):
         render(Plan("c", (), (), (rank(0, [], [], address=address),)))

@@ -10,9 +10,13 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from codegen.verify import Verification, compare, verify
+from codegen.bundle import source, write_bundle
+from codegen.verify import HALF_TOLERANCE, TOLERANCE, Verification, compare, verify
+from model.load import load
+from model.mapping import Mapping
 from runtime.errors import CleaveError
 from tests.tiny import channels, rows, types
+from tests.tiny_cnn import network, node, platform, save, weight
 
 ONE = np.array([[1.0, -2.0], [0.5, 4.0]], np.float32)
 """Two frames of an output with two elements; the largest are 2 and 4."""
@@ -65,6 +69,59 @@ def test_a_message_with_the_wrong_box_is_found(tmp_path: Path) -> None:
 def test_types_over_mpi(dtype: str, operator: str, tmp_path: Path) -> None:
     tiny = types(tmp_path, dtype, operator)
     assert verify(tiny.bundle, tiny.model, frames=2).error == 0
+
+
+def cut(folder: Path, model: onnx.ModelProto, devices: list[int], **shapes: tuple[int, ...]) -> tuple[Path, Path]:
+    """A bundle whose layers lie whole on these devices, and the file that it was made from."""
+    path = save(folder, model)
+    graph = load(path, shapes)
+    mapping, place = Mapping.whole(graph, devices), folder / "bundle"
+    write_bundle(graph, platform(max(devices) + 1), mapping, source(graph, False, shapes), place, force=True)
+    return place, path
+
+
+def test_inputs_that_nothing_reads_and_outputs_in_the_middle(tmp_path: Path) -> None:
+    """Two inputs, one of them integer, a third that nothing reads; outputs of both ranks, one of them used further."""
+    nodes = [
+        node("Cast", ["i"], ["f"], to=onnx.TensorProto.FLOAT),
+        node("Add", ["x", "f"], ["sum"]),
+        node("Relu", ["sum"], ["y"]),
+    ]
+    model = network(nodes, {"x": (1, 4), "unread": ("n", 2)}, ["sum", "y"])
+    model.graph.input.append(onnx.helper.make_tensor_value_info("i", onnx.TensorProto.INT64, (1, 4)))
+    found = verify(*cut(tmp_path, model, [0, 1, 0]), communicator="inprocess")
+    assert [(check.name, check.passed) for check in found.outputs] == [("sum", True), ("y", True)]
+
+
+@pytest.mark.parametrize("external", [False, True])
+@pytest.mark.parametrize("size", [8, 11])
+@pytest.mark.parametrize("declared", [(1, 3, 8, 8), (1, 3, "h", "w"), ("n", 3, 8, "w")])
+def test_sizes_other_than_the_file_says(declared: tuple, size: int, external: bool, tmp_path: Path) -> None:
+    nodes = [node("Conv", ["x", "w"], ["c"]), node("Relu", ["c"], ["y"])]
+    model = network(nodes, {"x": declared}, ["y"], {"w": weight(64, 3, 3, 3)})
+    bundle, path = cut(tmp_path, model, [0, 1], x=(2, 3, size, size))
+    if external:
+        onnx.save(model, path, save_as_external_data=True, location="weights", size_threshold=0)
+    assert verify(bundle, path, communicator="inprocess").passed
+
+
+def test_an_input_without_any_shape(tmp_path: Path) -> None:
+    model = network([node("Relu", ["x"], ["r"]), node("Neg", ["r"], ["y"])], {"x": (1,)}, ["y"])
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    assert verify(*cut(tmp_path, model, [0, 1], x=(1, 4)), communicator="inprocess").passed
+
+
+def test_float16_is_measured_with_another_measure(tmp_path: Path) -> None:
+    tiny = types(tmp_path, "float16", "Neg")
+    assert verify(tiny.bundle, tiny.model, communicator="inprocess").tolerance == HALF_TOLERANCE
+    assert verify(tiny.bundle, tiny.model, communicator="inprocess", tolerance=0.5).tolerance == 0.5
+    single = types(tmp_path / "single", "float32", "Neg")
+    assert verify(single.bundle, single.model, communicator="inprocess").tolerance == TOLERANCE
+
+
+def test_seeds_may_be_of_any_size(tmp_path: Path) -> None:
+    tiny = rows(tmp_path)
+    assert verify(tiny.bundle, tiny.model, seed=2**40 + 1, communicator="inprocess").passed
 
 
 def test_seeds_give_other_frames_and_the_same_seed_the_same(tmp_path: Path) -> None:

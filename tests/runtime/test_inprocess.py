@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from codegen.verify import random_inputs, run_whole
 from runtime.errors import CleaveError
 from runtime.frames import save_npz
-from runtime.inprocess import run_in_process
+from runtime.inprocess import InProcessCommunicator, World, run_in_process
 from runtime.options import Options
+from runtime.plan import Buffer, Plan, Recv
+from runtime.rank import ALIGNMENT, Place, Rank
 from runtime.trace import Trace
-from tests.tiny import DATA, Tiny, channels, rows, types
+from tests.tiny import DATA, Tiny, channels, finish, rank, rows, types
 
 
 def outputs(tiny: Tiny, **more: object) -> dict[str, np.ndarray]:
@@ -75,8 +79,8 @@ def test_the_report_is_a_trace_of_every_step_of_the_plan(tmp_path: Path) -> None
             (2, "send", "relu/1[:,4:8]"),
             (2, "send", "the rest"),
         ]
-        for rank in range(3):
-            times = [t for s in spans if s.rank == rank for t in (s.start_s, s.stop_s)]
+        for number in range(3):
+            times = [t for s in spans if s.rank == number for t in (s.start_s, s.stop_s)]
             assert times == sorted(times)
             assert times[0] >= 0
 
@@ -118,6 +122,43 @@ def test_a_rank_that_fails_ends_all_and_says_where(file: str, old: str, new: str
     assert "\n" not in str(caught.value)
     assert re.match(r"rank \d of 3 on edge01_cpu01 failed \(", str(caught.value))
     assert not (tmp_path / "out.npz").exists()
+
+
+def test_the_reason_is_one_line_whatever_a_tensor_is_called(tmp_path: Path) -> None:
+    name = "two\r\nlines"
+    tiny = finish(
+        Plan("c", (), (), (rank(0, [Buffer(name, (1,), "float32")], [Recv(name, 1, 0)]), rank(1, [], []))), tmp_path
+    )
+    edit(tiny.bundle / "rank_00.py", "return frame", "return lambda: (r0.post(), r0.wait())")
+    edit(
+        tiny.bundle / "rank_01.py",
+        "pass",
+        "rank.buffer('b', (2,), 'float32'), rank.send(rank._buffers[0][1], 0, 0).start()",
+    )
+    with pytest.raises(CleaveError) as caught:
+        run_in_process(str(tiny.bundle), Options(), timeout_s=5)
+    assert caught.value.sentences[0].splitlines() == [
+        "rank 0 of 2 on edge00_cpu01 failed (wait two lines): ValueError: expected a message of 4 bytes, got 8"
+    ]
+
+
+def test_ranks_may_gather_again_and_again() -> None:
+    world = World(3)
+    ranks = [InProcessCommunicator(world, number) for number in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda r: [r.gather((r.rank, turn)) for turn in range(50)], ranks))
+    assert found[0] == [[(0, turn), (1, turn), (2, turn)] for turn in range(50)]
+    assert found[1] == found[2] == [None] * 50
+
+
+def test_buffers_are_aligned_zero_and_in_memory_from_the_start() -> None:
+    """A page that is only mapped is fetched when it is first written: within the first frame."""
+    place = Place("rank_00.py", 0, 1, "pi_cpu0", 1, "CPUExecutionProvider")
+    rank_ = Rank(place, InProcessCommunicator(World(1), 0), Options())
+    before = psutil.Process().memory_info().rss
+    buffer = rank_.buffer("b", (50, 2**20), "uint8")
+    assert psutil.Process().memory_info().rss - before > 45 * 2**20
+    assert (buffer.ctypes.data % ALIGNMENT, buffer.max()) == (0, 0)
 
 
 def test_a_message_that_nobody_sends_ends_in_time(tmp_path: Path) -> None:

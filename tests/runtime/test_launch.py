@@ -8,16 +8,22 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
+from codegen.bundle import source, write_bundle
+from model.load import load
+from model.mapping import Mapping
 from runtime import launch
 from runtime.errors import CleaveError
 from runtime.launch import Mpirun, execute, run
 from runtime.options import Options
+from tests.command import PROGRAM
 from tests.tiny import channels
+from tests.tiny_cnn import branches, platform, save
 
 
 def script(path: Path, text: str) -> str:
@@ -151,6 +157,46 @@ def test_after_ctrl_c_nothing_is_left_behind() -> None:
     process.send_signal(signal.SIGINT)
     process.wait(20)
     assert children("sleep 97532") == []
+
+
+def test_a_second_ctrl_c_kills_at_once() -> None:
+    """While the ranks, here one that is deaf to SIGTERM, are still given time to end."""
+    deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(97533)"
+    code = f"import sys; from runtime.launch import execute; execute([sys.executable, '-c', {deaf!r}], timeout_s=60)"
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2], stderr=subprocess.DEVNULL)
+    wait_until(lambda: len(children("sleep(97533)")) == 2)
+    time.sleep(0.3)  # until it is deaf
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+    assert process.wait(2) != 0
+    assert children("sleep(97533)") == []
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.mpi
+def test_ctrl_c_to_a_verification_ends_all_its_ranks(tmp_path: Path) -> None:
+    path = save(tmp_path, branches())
+    graph, bundle = load(path), tmp_path / "bundle"
+    mapping = Mapping.whole(graph, [i % 2 for i in range(len(graph.layers))])
+    write_bundle(graph, platform(2), mapping, source(graph, False, {}), bundle, force=False)
+    program = bundle / "rank_01.py"
+    program.write_text(
+        program.read_text().replace("def frame():", "def frame():\n        __import__('time').sleep(99)")
+    )
+    words = [*PROGRAM, "verify", str(bundle)]
+    process = subprocess.Popen(words, cwd=Path(__file__).parents[2], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    wait_until(lambda: len(children(str(bundle / "main.py"))) == 3)  # mpirun and two ranks
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=20)[1].startswith(b"stopped")
+    assert process.returncode == 130
+    assert children(str(bundle)) == []
 
 
 def test_what_is_no_bundle(tmp_path: Path) -> None:

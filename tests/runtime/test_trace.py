@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from runtime.errors import CleaveError
@@ -30,3 +32,9 @@ def test_latency_is_the_last_stop_and_sums_are_by_rank() -> None:
 def test_what_is_no_trace_is_refused_by_name(text: str) -> None:
     with pytest.raises(CleaveError, match=r"^here\.json: is no "):
         Trace.from_json(text, "here.json")
+
+
+@pytest.mark.parametrize("damage", [{"ranks": [1]}, {"ranks": None}, {"frames": [[1]]}, {"frames": [[[0, "wait"]]]}])
+def test_what_stands_in_the_wrong_place_is_refused(damage: dict) -> None:
+    with pytest.raises(CleaveError, match="is no trace that this version can read"):
+        Trace.from_json(json.dumps({**json.loads(TRACE.to_json()), **damage}))
