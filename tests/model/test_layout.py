@@ -67,7 +67,7 @@ def test_padding_that_repeats_the_input_stays_whole_along_its_axes(mode: str, tm
 @given(draw=randoms)
 @examples(40)
 def test_a_slice_in_every_form(draw: Draw) -> None:
-    axes = draw.sample(range(4), draw.randint(1, 4))
+    axes = sorted(draw.sample(range(4), draw.randint(1, 4)))
     starts = [draw.choice([0, 1, -3, -2]) for _ in axes]
     ends = [draw.choice([3, 1000, 2**31 - 1, SHAPE[a]]) for a in axes]
     steps = [draw.choice([1, 1, 2, 3]) for _ in axes]
