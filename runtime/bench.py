@@ -1,10 +1,10 @@
-"""How fast is a bundle: frames one at a time, each timed from the barrier to the last rank's end."""
+"""How fast is a bundle: frames one at a time, each timed from the barrier to the last rank's end; then in a stream."""
 
 from __future__ import annotations
 
 import json
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,11 +35,16 @@ class RankTimes:
 
 @dataclass(frozen=True)
 class Bench:
-    """What was measured. ``latencies_s``: of each frame, in order; ``trace``: everything."""
+    """What was measured.
+
+    latencies_s: of each frame alone, in order; ranks and trace are of these frames too
+    period_s:    time between frames in a steady stream
+    """
 
     latencies_s: tuple[float, ...]
     ranks: tuple[RankTimes, ...]
     trace: Trace
+    period_s: float | None = None
 
     @property
     def median_s(self) -> float:
@@ -57,8 +62,8 @@ class Bench:
         return max(self.latencies_s)
 
     @staticmethod
-    def from_trace(trace: Trace) -> Bench:
-        """The figures of a measured trace, wherever it was measured."""
+    def from_trace(trace: Trace, stream: Trace | None = None) -> Bench:
+        """The figures of a measured trace, wherever it was measured, and of a stream of frames."""
         sums = {kind: _medians(trace, kind) for kind in (COMPUTE, WAIT, SEND)}
         ranks = tuple(
             RankTimes(
@@ -72,7 +77,7 @@ class Bench:
             )
             for i, usage in enumerate(trace.ranks)
         )
-        return Bench(trace.latencies_s, ranks, trace)
+        return Bench(trace.latencies_s, ranks, trace, stream.period_s if stream else None)
 
     def to_json(self) -> str:
         """For ``--json``, without the trace."""
@@ -80,6 +85,7 @@ class Bench:
             "median_s": self.median_s,
             "min_s": self.min_s,
             "max_s": self.max_s,
+            "period_s": self.period_s,
             "latencies_s": self.latencies_s,
             "ranks": [vars(rank) for rank in self.ranks],
         }
@@ -95,14 +101,17 @@ def bench(
     provider: str | None = None,
     timeout_s: float = 600.0,
 ) -> Bench:
-    """Run a bundle on this machine on random frames, every frame started together."""
+    """Run a bundle on this machine on random frames, every frame started together, and then as a stream."""
+    usual = Options(frames=frames, warmup=warmup, threads=threads, provider=provider)
+    alone = _measure(bundle, replace(usual, barrier=True), timeout_s)
+    return Bench.from_trace(alone, _measure(bundle, replace(usual, stream=True), timeout_s))
+
+
+def _measure(bundle: Path, options: Options, timeout_s: float) -> Trace:
     with tempfile.TemporaryDirectory(prefix="cleave-") as folder:
         report = Path(folder) / "report.json"
-        options = Options(
-            frames=frames, warmup=warmup, barrier=True, report=str(report), threads=threads, provider=provider
-        )
-        run(bundle, options, timeout_s=timeout_s)
-        return Bench.from_trace(Trace.from_json(report.read_text(encoding="utf-8"), str(report)))
+        run(bundle, replace(options, report=str(report)), timeout_s=timeout_s)
+        return Trace.from_json(report.read_text(encoding="utf-8"), str(report))
 
 
 def _medians(trace: Trace, kind: str) -> list[float]:

@@ -7,7 +7,8 @@ import platform
 import resource
 import sys
 import time
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Callable
 
 import numpy as np
 
@@ -19,27 +20,59 @@ from runtime.trace import Span, Trace, Usage
 
 def run_frames(program: Program, rank: Rank, options: Options) -> None:
     """Everything one rank does, from opening its segments to the files that rank 0 writes."""
-    frame = program(rank)
-    rank.activity = "reading its input"
-    source = Frames(options.input, options.seed, rank.inputs)
+    ranks = [rank, rank.twin()] if options.stream else [rank]
+    lanes = [Lane(each, program(each)) for each in ranks]
+    rank.shared.activity = "reading its input"
+    source = Frames(options.input, options.seed, rank.inputs, options.frames)
     frames: list[tuple[Span, ...]] = []
     kept: dict[str, list[np.ndarray]] = {name: [] for name in rank.outputs}
     origin = busy = 0.0
     for index in range(-options.warmup, options.frames):
-        source.fill(index % options.frames)
-        if index in (-options.warmup, 0) or options.barrier:
-            rank.activity = "waiting for the other ranks"
+        lane = lanes[index % len(lanes)]
+        lane.rank.records.clear()
+        if lane.rank.pending:  # of the frame before the last, in a stream
+            lane.rank.finish()
+        source.fill(index % options.frames, lane.rank.inputs)
+        if _together(index, options):
+            rank.shared.activity = "waiting for the other ranks"
             rank.communicator.barrier()
             origin = time.perf_counter()
-        rank.records.clear()
         began = time.process_time()
-        frame()
-        rank.finish()
+        if options.stream:
+            _work_ahead(lanes, index, index + 1 == options.frames)
+        else:
+            lane.frame()
+            lane.rank.finish()
         if index >= 0:
             busy += time.process_time() - began
-            frames.append(_spans(rank, origin))
-            _keep(kept, rank, options)
+            frames.append(_spans(lane.rank, origin))
+            _keep(kept, lane.rank, options)
+    for lane in lanes:
+        if lane.rank.pending:
+            lane.rank.finish()
     _hand_in(rank, options, _usage(rank, busy), frames, kept)
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A set of buffers, and what to do for a frame in it. A stream has two, used in turn."""
+
+    rank: Rank
+    frame: Callable[[], None]
+
+
+def _work_ahead(lanes: list[Lane], index: int, last: bool) -> None:
+    """Work on a frame while the next one may come, and leave what it sends on its way."""
+    lane, following = lanes[index % 2], lanes[(index + 1) % 2]
+    lane.rank.post()
+    if not last:
+        following.rank.post()
+    lane.frame()
+
+
+def _together(index: int, options: Options) -> bool:
+    """Whether all ranks start a frame together. A stream that has begun goes on without."""
+    return options.barrier or index == -options.warmup or (index == 0 and not options.stream)
 
 
 def _spans(rank: Rank, origin: float) -> tuple[Span, ...]:
@@ -56,7 +89,7 @@ def _keep(kept: dict[str, list[np.ndarray]], rank: Rank, options: Options) -> No
 
 def _hand_in(rank: Rank, options: Options, usage: Usage, frames: Any, kept: Any) -> None:
     """Gather everything on rank 0 and write what was asked for."""
-    rank.activity = "gathering the results"
+    rank.shared.activity = "gathering the results"
     everything = rank.communicator.gather((usage, frames, kept))
     if everything is None:
         return

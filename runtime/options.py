@@ -19,6 +19,8 @@ class Options:
     output:   npz file, written by rank 0: for each output of the CNN an array of frames
     report:   JSON file, written by rank 0: the trace
     threads, provider: instead of those of the plan, on every rank
+    stream:   several frames on their way at once (throughput): a rank works on one while it sends the one before and
+              receives the next. Takes a second set of buffers; no barrier
     """
 
     frames: int = 1
@@ -30,11 +32,13 @@ class Options:
     threads: int | None = None
     provider: str | None = None
     seed: int = 0
+    stream: bool = False
 
     def arguments(self) -> list[str]:
         """As a command line that ``parse`` reads back."""
         words = [f"--frames={self.frames}", f"--warmup={self.warmup}", f"--seed={self.seed}"]
         words += ["--barrier"] if self.barrier else []
+        words += ["--stream"] if self.stream else []
         for name in ("input", "output", "report", "threads", "provider"):
             if getattr(self, name) is not None:
                 words.append(f"--{name}={getattr(self, name)}")
@@ -46,7 +50,9 @@ def parse(arguments: list[str]) -> Options:
     parser = argparse.ArgumentParser(description="Run this CNN on the ranks that mpirun started.")
     parser.add_argument("--frames", type=_count(1), default=1, metavar="N", help="frames to measure (1)")
     parser.add_argument("--warmup", type=_count(0), default=0, metavar="W", help="frames before them (0)")
-    parser.add_argument("--barrier", action="store_true", help="start every frame together")
+    pace = parser.add_mutually_exclusive_group()
+    pace.add_argument("--barrier", action="store_true", help="start every frame together")
+    pace.add_argument("--stream", action="store_true", help="work on one frame while others are on their way")
     parser.add_argument("--input", metavar="FILE.npz", help="frames, an array for each input of the CNN")
     parser.add_argument("--output", metavar="FILE.npz", help="write the outputs here")
     parser.add_argument("--report", metavar="FILE.json", help="write times and memory here")

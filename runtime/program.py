@@ -24,7 +24,7 @@ def execute(program: Program, place: Place, communicator: Communicator, options:
         _check(place, communicator)
         run_frames(program, rank, options)
     except Exception as error:
-        communicator.abort(_sentence(place, rank.activity, error))
+        communicator.abort(_sentence(place, rank.shared.activity, error))
 
 
 def _check(place: Place, communicator: Communicator) -> None:

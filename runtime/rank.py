@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Callable, Iterator, Tuple
+from dataclasses import dataclass, field
+from typing import Any, Callable, Iterator, Tuple
 
 import numpy as np
 
 from runtime.communicator import Communicator, Request, wait
 from runtime.options import Options
-from runtime.segment import Segment
+from runtime.segment import Segment, open_session
 from runtime.trace import COMPUTE, SEND, WAIT
 
 ALIGNMENT = 64
@@ -40,10 +40,24 @@ class Place:
     provider: str
 
 
+@dataclass
+class Shared:
+    """What all sets of buffers of a rank have in common.
+
+    activity: what the rank is doing, for a person
+    sessions: opened segments by file
+    """
+
+    activity: str = "starting"
+    sessions: dict[str, Any] = field(default_factory=dict)
+
+
 class Rank:
     """The buffers, segments and messages of one rank. A program makes them once; its frame only uses them."""
 
-    def __init__(self, place: Place, communicator: Communicator, options: Options) -> None:
+    def __init__(
+        self, place: Place, communicator: Communicator, options: Options, shared: Shared | None = None
+    ) -> None:
         self.place = place
         self.communicator = communicator
         self.provider = options.provider or place.provider
@@ -52,8 +66,15 @@ class Rank:
         self.outputs: dict[str, np.ndarray] = {}
         self.pending: list[Request] = []
         self.records: list[Record] = []
-        self.activity = "starting"
+        self.receives: list[Receive] = []
+        self.sends: list[Send] = []
+        self.shared = shared or Shared()
+        self._options = options
         self._buffers: list[tuple[str, np.ndarray]] = []
+
+    def twin(self) -> Rank:
+        """Another set of buffers, with messages of its own, for the same segments."""
+        return Rank(self.place, self.communicator, self._options, self.shared)
 
     def buffer(self, name: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
         """Allocate a tensor or a piece of one, zeroed. Writing zeros fetches its memory before the first frame."""
@@ -75,17 +96,28 @@ class Rank:
 
     def segment(self, file: str, inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> Work:
         """Open a segment that reads and writes these buffers."""
-        self.activity = f"opening {file}"
-        path = os.path.join(os.path.dirname(os.path.abspath(self.place.file)), file)
-        return Work(self, file, Segment(path, inputs, outputs, self.provider, self.threads))
+        self.shared.activity = f"opening {file}"
+        if file not in self.shared.sessions:
+            path = os.path.join(os.path.dirname(os.path.abspath(self.place.file)), file)
+            self.shared.sessions[file] = open_session(path, self.provider, self.threads)
+        return Work(self, file, Segment(self.shared.sessions[file], inputs, outputs))
 
     def receive(self, buffer: np.ndarray, source: int, tag: int) -> Receive:
         """A message that fills ``buffer``, once a frame."""
-        return Receive(self, self._name(buffer), buffer, source, tag)
+        self.receives.append(Receive(self, self._name(buffer), buffer, source, tag))
+        return self.receives[-1]
 
     def send(self, box: np.ndarray, dest: int, tag: int) -> Send:
         """A message with ``box``, a buffer or a part of one, once a frame."""
-        return Send(self, self._name(box), box, dest, tag)
+        self.sends.append(Send(self, self._name(box), box, dest, tag))
+        return self.sends[-1]
+
+    def post(self) -> None:
+        """Post the receives of a coming frame, although the messages of an earlier one may not have left yet."""
+        leaving = {send.name for send in self.sends}
+        for receive in self.receives:
+            if receive.name not in leaving:
+                receive.post()
 
     def finish(self) -> None:
         """End a frame: wait until all that was sent has left, so that the buffers may change."""
@@ -96,8 +128,8 @@ class Rank:
 
     @contextmanager
     def doing(self, kind: str, name: str) -> Iterator[None]:
-        """Record a span; if it fails, ``activity`` says in what."""
-        self.activity = f"{kind} {name}"
+        """Record a span; if it fails, ``shared.activity`` says in what."""
+        self.shared.activity = f"{kind} {name}"
         start = time.perf_counter()
         yield
         self.records.append((kind, name, start, time.perf_counter()))
@@ -129,28 +161,33 @@ class Receive:
     """A message to this rank, once a frame."""
 
     def __init__(self, rank: Rank, name: str, buffer: np.ndarray, source: int, tag: int) -> None:
-        self._rank, self._name, self._buffer, self._source, self._tag = rank, name, buffer, source, tag
+        self._rank, self.name, self._buffer, self._source, self._tag = rank, name, buffer, source, tag
+        self._request: Request | None = None
 
     def post(self) -> None:
-        """Make the buffer ready, before the message comes: it then needs no copy."""
-        self._request = self._rank.communicator.irecv(self._buffer, self._source, self._tag)
+        """Make the buffer ready, before the message comes: it then needs no copy. Once a frame, the rest is ignored."""
+        if self._request is None:
+            self._request = self._rank.communicator.irecv(self._buffer, self._source, self._tag)
 
     def wait(self) -> None:
         """Return when the buffer is filled."""
-        with self._rank.doing(WAIT, self._name):
+        self.post()
+        with self._rank.doing(WAIT, self.name):
+            assert self._request is not None
             wait(self._request.test)
+        self._request = None
 
 
 class Send:
     """A message from this rank, once a frame. A box that is not in one piece is copied into one first."""
 
     def __init__(self, rank: Rank, name: str, box: np.ndarray, dest: int, tag: int) -> None:
-        self._rank, self._name, self._box, self._dest, self._tag = rank, name, box, dest, tag
+        self._rank, self.name, self._box, self._dest, self._tag = rank, name, box, dest, tag
         self._message = box if box.flags.c_contiguous else np.zeros(box.shape, box.dtype)
 
     def start(self) -> None:
         """Hand the message over; it leaves while the program goes on."""
-        with self._rank.doing(SEND, self._name):
+        with self._rank.doing(SEND, self.name):
             if self._message is not self._box:
                 np.copyto(self._message, self._box)
             request = self._rank.communicator.isend(self._message, self._dest, self._tag)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -13,21 +12,18 @@ NUMPY_NAMES = {"float": "float32", "double": "float64"}
 
 
 class Segment:
-    """An opened segment.
+    """A session with the buffers it works on.
 
     Inputs and outputs are bound to the memory of the buffers: nothing is copied or allocated per frame on a CPU.
     """
 
     def __init__(
         self,
-        path: str,
+        session: Any,
         inputs: dict[str, np.ndarray],
         outputs: dict[str, np.ndarray],
-        provider: str,
-        threads: int,
     ) -> None:
-        self.name = os.path.basename(path)
-        self._session = _open(path, provider, threads)
+        self._session = session
         _check("input", inputs, self._session.get_inputs())
         _check("output", outputs, self._session.get_outputs())
         self._inputs = inputs
@@ -45,7 +41,7 @@ class Segment:
         self._session.run_with_iobinding(self._binding)
 
 
-def _open(path: str, provider: str, threads: int) -> Any:
+def open_session(path: str, provider: str, threads: int) -> Any:
     """A session on ``provider``; what it cannot run falls to the CPU."""
     import onnxruntime as ort  # here, so that a rank that only holds the input needs no ONNX Runtime
 

@@ -75,6 +75,12 @@ class Trace:
         """When the last rank was done, per frame. A frame's latency if there is a barrier before each frame."""
         return tuple(max((span.stop_s for span in spans), default=0.0) for spans in self.frames)
 
+    @property
+    def period_s(self) -> float | None:
+        """Seconds a frame, first end to last end, where frames follow one another; ``None`` if it cannot be told."""
+        ends = self.latencies_s
+        return None if self.barrier or len(ends) < 2 else (ends[-1] - ends[0]) / (len(ends) - 1)
+
     def sums_s(self, frame: int, kind: str) -> tuple[float, ...]:
         """Seconds that each rank spent on one kind of span in one frame."""
         sums = {usage.rank: 0.0 for usage in self.ranks}
@@ -90,6 +96,7 @@ class Trace:
             "version": VERSION,
             "source": self.source,
             "barrier": self.barrier,
+            "period_s": self.period_s,
             "ranks": [asdict(usage) for usage in self.ranks],
             "frames": [[_span_to_list(span) for span in spans] for spans in self.frames],
         }

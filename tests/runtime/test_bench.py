@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from runtime.bench import Bench
 from runtime.trace import COMPUTE, SEND, WAIT, Span, Trace, Usage
@@ -33,4 +34,10 @@ def test_figures() -> None:
 def test_json() -> None:
     body = json.loads(Bench.from_trace(trace()).to_json())
     assert body["latencies_s"] == [1.0, 3.0, 2.0]
-    assert (body["median_s"], body["ranks"][1]["rank"]) == (2.0, 1)
+    assert (body["median_s"], body["ranks"][1]["rank"], body["period_s"]) == (2.0, 1, None)
+
+
+def test_the_period_is_that_of_the_stream() -> None:
+    stream = replace(trace(), barrier=False)  # ends at 1, 3 and 2 s
+    assert Bench.from_trace(trace(), stream).period_s == 0.5
+    assert json.loads(Bench.from_trace(trace(), stream).to_json())["period_s"] == 0.5

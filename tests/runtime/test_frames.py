@@ -19,6 +19,16 @@ def test_random_frames_depend_on_seed_frame_and_name_alone(dtype: str) -> None:
     assert not any(np.array_equal(frame, other) for other in others)
 
 
+@pytest.mark.parametrize("made", [0, 1, 9])
+def test_frames_made_beforehand_are_the_same(made: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer = np.zeros((2, 3), np.float32)
+    monkeypatch.setattr("runtime.frames.MADE_BYTES", made * buffer.nbytes)
+    frames = Frames(None, 5, {"x": buffer}, 3)
+    for index in range(3):
+        frames.fill(index, {"x": buffer})
+        assert np.array_equal(buffer, random_frame("x", (2, 3), "float32", 5, index))
+
+
 def test_random_frames_stay_what_they_are() -> None:
     """Ranks with different versions of numpy must agree; so must two releases of this."""
     assert random_frame("data", (3,), "float32", 0, 0) == pytest.approx([-1.1447139, 0.7537572, 0.7352303], rel=1e-6)
@@ -46,9 +56,9 @@ def test_text_is_written_whole(tmp_path: Path) -> None:
 def test_a_file_is_used_round_and_round(tmp_path: Path) -> None:
     path, buffer = str(tmp_path / "x.npz"), np.zeros(2, np.float32)
     save_npz(path, {"x": np.arange(6, dtype=np.float32).reshape(3, 2), "unused": np.zeros(1)})
-    frames, seen = Frames(path, 0, {"x": buffer}), []
+    frames, seen = Frames(path, 0, {"x": buffer}, 4), []
     for index in range(4):
-        frames.fill(index)
+        frames.fill(index, {"x": buffer})
         seen.append(buffer.tolist())
     assert seen == [[0, 1], [2, 3], [4, 5], [0, 1]]
 
@@ -70,4 +80,4 @@ def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, arrays: dict, wrong
 
 
 def test_a_rank_without_inputs_needs_no_file() -> None:
-    Frames("/nowhere.npz", 0, {}).fill(0)
+    Frames("/nowhere.npz", 0, {}, 3).fill(0, {})

@@ -45,6 +45,16 @@ def test_random_frames_are_those_of_the_seed(tmp_path: Path) -> None:
     np.testing.assert_allclose(outputs(tiny, frames=2, seed=9, warmup=2)["out.0"], wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("make", [channels, rows])
+@pytest.mark.parametrize(("frames", "warmup"), [(1, 0), (2, 1), (7, 0), (7, 3)])
+def test_a_stream_gives_what_single_frames_give(make, frames: int, warmup: int, tmp_path: Path) -> None:
+    tiny = make(tmp_path)
+    alone, stream = (outputs(tiny, frames=frames, warmup=warmup, stream=stream) for stream in (False, True))
+    for name, wanted in alone.items():
+        assert len(wanted) == frames
+        np.testing.assert_array_equal(stream[name], wanted)
+
+
 @pytest.mark.parametrize("shape", [(2, 3), (), (0, 3), (1,)])
 @pytest.mark.parametrize(
     ("dtype", "operator"),

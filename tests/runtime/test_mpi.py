@@ -95,3 +95,5 @@ def test_bench_measures_every_rank(tmp_path: Path) -> None:
     assert found.ranks[0].compute_s == 0 < found.ranks[1].compute_s < found.median_s
     assert all(2**20 < r.peak_bytes < 2**31 for r in found.ranks)
     assert found.trace.barrier
+    assert found.period_s is not None
+    assert 0 < found.period_s < 1

@@ -7,12 +7,18 @@ from runtime.options import Options, parse
 ALL = Options(3, 2, True, "in put.npz", "-out.npz", "r.json", 4, "CUDAExecutionProvider", 7)
 
 
-@pytest.mark.parametrize("options", [Options(), ALL])
+@pytest.mark.parametrize("options", [Options(), ALL, Options(stream=True)])
 def test_there_and_back(options: Options) -> None:
     assert parse(options.arguments()) == options
 
 
-@pytest.mark.parametrize("word", ["--frames=0", "--warmup=-1", "--threads=0", "--frames=x", "--unknown"])
+def test_a_stream_has_no_barriers(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--stream", "--barrier"])
+    assert "not allowed with" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["--frames=0", "--warmup=-1", "--threads=0", "--frames=x", "--unknown", "--barrier=1"])
 def test_what_makes_no_sense_is_refused(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse([word])

@@ -28,6 +28,13 @@ def test_latency_is_the_last_stop_and_sums_are_by_rank() -> None:
     assert TRACE.sums_s(1, COMPUTE) == (0.5, 1.0)
 
 
+def test_a_period_is_the_time_between_the_ends_of_frames() -> None:
+    assert TRACE.period_s is None  # with barriers
+    ends = tuple((Span(0, COMPUTE, "a", 0.0, end),) for end in (4.0, 4.5, 5.5, 6.0))
+    assert Trace("measured", False, USAGES, ends).period_s == pytest.approx(2 / 3)
+    assert Trace("measured", False, USAGES, ends[:1]).period_s is None
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "cleave-plan", "version": 1}', '{"format": 1'])
 def test_what_is_no_trace_is_refused_by_name(text: str) -> None:
     with pytest.raises(CleaveError, match=r"^here\.json: is no "):
