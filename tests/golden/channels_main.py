@@ -13,7 +13,7 @@ if __name__ == "__main__":
 
     try:
         runpy.run_path(os.path.join(FOLDER, "rank_%02d.py" % MPI.COMM_WORLD.Get_rank()), run_name="__main__")
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         rank, size = MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size()
         reason = "%s: %s" % (type(error).__name__, " ".join(str(error).split()))
         sys.stderr.write("cleave: rank %d of %d failed (starting): %s\n" % (rank, size, reason))
