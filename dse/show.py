@@ -257,3 +257,7 @@ def bench(console: Console, bundle: Path, found: Bench) -> None:
     console.print(table(headers, cells, text=2))
     line(console, f"{bundle}: latency of one frame {found.median_s * 1e3:.2f} ms (median of {len(found.latencies_s)}; "
          f"min {found.min_s * 1e3:.2f}, max {found.max_s * 1e3:.2f})")  # fmt: skip
+    if found.period_s is not None:
+        line(
+            console, f"streamed: a frame every {found.period_s * 1e3:.2f} ms, {1 / found.period_s:.1f} frames a second"
+        )
