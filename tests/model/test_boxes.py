@@ -49,7 +49,7 @@ def convolution(draw: Draw, rank: int) -> tuple[dict, np.ndarray]:
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
 @given(draw=randoms)
-@examples(25)
+@examples(8)
 def test_a_convolution(rank: int, draw: Draw) -> None:
     attributes, w = convolution(draw, rank)
     bias = {"b": weight(len(w))} if draw.random() < 0.5 else {}
@@ -61,7 +61,7 @@ def test_a_convolution(rank: int, draw: Draw) -> None:
 
 
 @given(draw=randoms)
-@examples(25)
+@examples(8)
 def test_grouped_and_depthwise_convolutions_in_a_row(draw: Draw) -> None:
     """Pieces of one are what pieces of the next need, in other groups."""
     nodes = [
@@ -86,7 +86,7 @@ def test_a_cut_inside_a_group_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
 @given(draw=randoms)
-@examples(12)
+@examples(8)
 def test_a_transposed_convolution(rank: int, draw: Draw) -> None:
     into, out = draw.randint(1, 4), draw.randint(2, 7)
     strides = [draw.randint(1, 3) for _ in range(rank)]
@@ -127,7 +127,7 @@ def test_a_fully_connected_layer(bias: str, draw: Draw) -> None:
 
 
 @given(draw=randoms)
-@examples(12)
+@examples(8)
 def test_a_matrix_product_with_a_bias(draw: Draw) -> None:
     k, n = draw.randint(2, 5), draw.randint(2, 9)
     nodes = [node("MatMul", ["x", "w"], ["m"]), node("Add", ["m", "b"], ["y"])]
@@ -156,7 +156,7 @@ PER_CHANNEL = {
 
 @pytest.mark.parametrize("op", PER_CHANNEL)
 @given(draw=randoms)
-@examples(12)
+@examples(8)
 def test_a_normalisation(op: str, draw: Draw) -> None:
     channels = draw.randint(2, 9)
     names = PER_CHANNEL[op]
@@ -175,7 +175,7 @@ POOLS = {
 
 @pytest.mark.parametrize("op", POOLS)
 @given(draw=randoms)
-@examples(12)
+@examples(8)
 def test_a_pooling(op: str, draw: Draw) -> None:
     attributes = dict(POOLS[op]) if draw.random() < 0.7 else {}
     pads = draw.choice([{}, {"pads": [0, 1, 1, 0]}, {"auto_pad": "SAME_UPPER"}])
@@ -242,7 +242,7 @@ BINARY = ["Add", "Sub", "Mul", "Div", "Pow", "Sum", "Max", "Min", "Mean", "PRelu
 
 @pytest.mark.parametrize("op", BINARY)
 @given(draw=randoms)
-@examples(14)
+@examples(5)
 def test_an_operator_that_broadcasts_a_constant(op: str, draw: Draw) -> None:
     c = draw.randint(2, 9)
     shapes = [(c, 1, 1), (1, c, 1, 1), (c, 3, 4), (1, 1, 3, 4), (4,), (1,), (), (1, c, 3, 4), (2, c, 3, 4)]
@@ -253,7 +253,7 @@ def test_an_operator_that_broadcasts_a_constant(op: str, draw: Draw) -> None:
 
 @pytest.mark.parametrize("op", BINARY)
 @given(draw=randoms)
-@examples(10)
+@examples(4)
 def test_an_operator_on_two_activations(op: str, draw: Draw) -> None:
     c = draw.randint(2, 9)
     other = draw.choice([(2, c, 3, 4), (1, c, 1, 1), (2, 1, 3, 4), (1, 1, 1, 1)])
@@ -282,7 +282,7 @@ def test_a_vector_added_to_a_matrix_of_activations(op: str, tmp_path: Path) -> N
 
 
 @given(draw=randoms)
-@examples(40)
+@examples(15)
 def test_a_concat_along_the_channels(draw: Draw) -> None:
     """Most boxes need nothing of some inputs; one input may stand twice, one may be constant."""
     sizes = [draw.randint(1, 5) for _ in range(3)]

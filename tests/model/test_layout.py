@@ -28,7 +28,7 @@ def kinds(folder: Path, model: ModelProto, tensor: str = "m") -> str:
 
 
 @given(draw=randoms)
-@examples(40)
+@examples(25)
 def test_a_pad_in_every_form(draw: Draw) -> None:
     """Parts may lie in the padding alone, and negative pads cut off."""
     form = draw.choice(["attribute", "input", "axes"])
@@ -65,7 +65,7 @@ def test_padding_that_repeats_the_input_stays_whole_along_its_axes(mode: str, tm
 
 
 @given(draw=randoms)
-@examples(40)
+@examples(25)
 def test_a_slice_in_every_form(draw: Draw) -> None:
     axes = sorted(draw.sample(range(4), draw.randint(1, 4)))
     starts = [draw.choice([0, 1, -3, -2]) for _ in axes]

@@ -72,7 +72,7 @@ def same(a: ModelProto, b: ModelProto) -> bool:
 
 
 @given(draw=st.randoms(use_true_random=False))
-@examples(40)
+@examples(25)
 def test_a_scanned_model_is_what_onnx_loads(draw: random.Random) -> None:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "m.onnx"
@@ -83,7 +83,7 @@ def test_a_scanned_model_is_what_onnx_loads(draw: random.Random) -> None:
 
 
 @given(draw=st.randoms(use_true_random=False))
-@examples(40)
+@examples(25)
 def test_values_are_mapped_from_where_they_lie(draw: random.Random) -> None:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "m.onnx"
