@@ -7,6 +7,7 @@ an initializer with values that keep every activation alive: under constant weig
 from __future__ import annotations
 
 import math
+import hashlib
 import os
 import uuid
 from pathlib import Path
@@ -33,8 +34,8 @@ _STEMS = {
 }
 NAMES: tuple[str, ...] = tuple(sorted(_STEMS))
 
-# Part of the cache path: count up whenever the same name and seed would give another model.
-_VERSION = "v1"
+# Part of the cache path: another version of this file, or of the graphs, may give another model for a name and seed.
+_VERSION = f"onnx{onnx.__version__}-{hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]}"
 
 # Weights of the last Conv or Gemm are multiplied by this (1 if not listed), so that the softmax at the end is neither
 # flat nor saturated: chosen once by looking at a dozen seeds, powers of two, the same for every seed and machine.

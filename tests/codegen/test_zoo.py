@@ -139,7 +139,7 @@ def test_the_seed_decides_the_weights() -> None:
 
 
 def test_values_are_pinned() -> None:
-    """If this fails, cached networks differ from built ones: count _VERSION up and refresh the figures."""
+    """If this fails, NumPy draws other numbers than it did, and cached networks differ from built ones."""
     w = weights(zoo.build("squeezenet"))
     assert w["conv1_b_0"][:3].tolist() == [0.016018874943256378, 0.03195170313119888, -0.0703209936618805]
 
