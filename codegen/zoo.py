@@ -6,8 +6,8 @@ an initializer with values that keep every activation alive: under constant weig
 
 from __future__ import annotations
 
-import math
 import hashlib
+import math
 import os
 import uuid
 from pathlib import Path

@@ -227,6 +227,8 @@ class _Planner:
         steps: list[Step] = []
         runs = 0
         for step in rank.steps:
+            if isinstance(step, _Segment) and not step.outputs:
+                continue  # parts that nothing reads, such as rows between the windows of a wide stride
             if isinstance(step, _Segment):
                 steps.append(self._run(step, f"rank{number:02d}/segment{runs:03d}.onnx"))
                 runs += 1
