@@ -30,11 +30,23 @@ def load(path: Path | str, shapes: Mapping[str, tuple[int, ...]] | None = None, 
     Raises ``CleaveError`` for what is no ONNX model, an unsupported operator, or a shape that is not known.
     """
     path = Path(path)
+    try:
+        return _load(path, shapes or {}, folded)
+    except BROKEN as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise CleaveError(f"{path}: is damaged, or says what no ONNX file may say ({reason})") from error
+
+
+BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError, OverflowError)
+"""What reading runs into where a file leaves out what the standard demands: attributes, names, types."""
+
+
+def _load(path: Path, shapes: Mapping[str, tuple[int, ...]], folded: bool) -> Graph:
     whole = _read(path)
     original, _ = constants.split(whole)
     model, weights = constants.split(fold.folded(path, original) if folded else whole)
     _refuse(model, weights, path)
-    _set_shapes(model, shapes or {}, path)
+    _set_shapes(model, shapes, path)
     infos = _settle(model, weights, path)
     _drop_no_ops(model.graph)
     _drop_dead(model.graph)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import re
 from collections import Counter
 from pathlib import Path
@@ -599,3 +600,26 @@ def test_zoo_networks_load_and_every_node_that_computes_has_one_layer(name: str,
 @pytest.mark.parametrize("name", ["shufflenet", "squeezenet"])
 def test_a_folded_zoo_network_equals_the_file(name: str) -> None:
     assert_whole_is_right(load(zoo.cached(name), folded=True))
+
+
+def test_damage_anywhere_is_said_and_not_thrown(tmp_path: Path) -> None:
+    """Single bytes of a network with pooling changed: it loads, or one error says what is wrong."""
+    nodes = [
+        node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+        node("MaxPool", ["c"], ["m"], kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
+        node("Reshape", ["m", "to"], ["r"]),
+        node("Gemm", ["r", "v"], ["y"]),
+    ]
+    weights = {"w": weight(4, 3, 3, 3), "to": np.array([1, -1]), "v": weight(64, 5)}
+    whole = network(nodes, {"x": (1, 3, 7, 7)}, ["y"], weights).SerializeToString()
+    draw, said = random.Random(0), []
+    for _ in range(600):
+        text = bytearray(whole)
+        text[draw.randrange(len(text) // 2)] = draw.randrange(256)
+        (tmp_path / "torn.onnx").write_bytes(text)
+        try:
+            load(tmp_path / "torn.onnx")
+        except CleaveError as error:
+            said.append(str(error))
+    assert len(said) > 100
+    assert all("torn.onnx" in text for text in said)
