@@ -23,6 +23,7 @@ def run(command: Callable[[], None]) -> None:
     except CleaveError as error:
         _fail(*error.sentences)
     except OSError as error:
+        _drop_output()
         _fail(": ".join(str(word) for word in (error.filename, error.strerror or error) if word))
     except SystemExit:
         if _asked:
@@ -67,12 +68,19 @@ def _fail(*sentences: str) -> NoReturn:
 
 def _flush() -> None:
     """Notice a reader that is gone (``| head``) or a full disk here: Python's own end would print a traceback."""
+    error = _drop_output()
+    if error is not None and not isinstance(error, BrokenPipeError):
+        _fail(f"standard output: {error.strerror}")
+
+
+def _drop_output() -> OSError | None:
+    """Write out what is still to be printed, or forget it where that fails, and say why."""
     try:
         sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not isinstance(error, BrokenPipeError):
-            _fail(f"standard output: {error.strerror}")
+        return error
+    return None
 
 
 def _say(text: str) -> None:

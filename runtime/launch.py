@@ -125,6 +125,7 @@ def _environment() -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",  # a bundle stays as it was made
         "UCX_LOG_LEVEL": "error",
         "PMIX_MCA_gds": "hash",  # the shared-memory store warns on machines where it may not lock its file
         "PRTE_MCA_prte_silence_shared_fs": "1",
