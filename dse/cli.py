@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -77,6 +78,21 @@ def _one_of(option: str, text: str, known: Sequence[str]) -> str:
     if text not in known:
         raise CleaveError(f"{option} {text}: must be one of {', '.join(known)}")
     return text
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        show.line(console, f"cleave-dse {version('cleave-dse')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Spread a CNN over a cluster of small devices: search, generate, verify."""
 
 
 @app.command()

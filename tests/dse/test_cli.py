@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -441,6 +442,10 @@ def test_help_of_every_command_is_there() -> None:
     assert len(commands) == 8
     for command in commands:
         assert f"dse {command} " in done(command, "-h").replace("Usage: root", "dse")
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert done("--version") == f"cleave-dse {version('cleave-dse')}\n"
 
 
 def test_a_reader_that_leaves_gets_no_traceback() -> None:
