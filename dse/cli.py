@@ -263,7 +263,7 @@ def generate(
     if dry_run:
         show.line(console, f"dry run: the mapping is right; would write {out}")
         return
-    made = bundles.write_bundle(loaded.graph, cluster, found, loaded.source(), out, force, join)
+    made = bundles.write_bundle(loaded.graph, cluster, found, loaded.source, out, force, join)
     rows = show.rank_rows(made)
     _print_json({"bundle": str(out), "ranks": rows}) if as_json else show.ranks(console, rows, out)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from codegen import zoo
@@ -24,8 +25,9 @@ class Cnn:
     folded: bool
     shapes: dict[str, tuple[int, ...]]
 
+    @cached_property
     def source(self) -> Source:
-        """For ``bundle.json``."""
+        """For ``bundle.json``. It hashes the whole file, so once for all bundles of a run."""
         return source(self.graph, self.folded, self.shapes)
 
 

@@ -161,7 +161,7 @@ def _ship(
     say(f"{point.name}: cutting the model for {len(point.mapping.devices)} ranks")
     target = draft / point.name
     target.mkdir()
-    bundle.fill(target, cnn.graph, platform, point.mapping, cnn.source())
+    bundle.fill(target, cnn.graph, platform, point.mapping, cnn.source)
     if not check:
         return point
     say(f"{point.name}: running {len(point.mapping.devices)} MPI ranks here")

@@ -36,7 +36,7 @@ def mapping(cnn: Cnn, ranks: int) -> Mapping:
 def run(cnn: Cnn, cluster: Platform, ranks: int, folder: Path) -> Path:
     """Make the bundle for so many ranks."""
     out = folder / f"ranks{ranks}"
-    write_bundle(cnn.graph, cluster, mapping(cnn, ranks), cnn.source(), out, force=False)
+    write_bundle(cnn.graph, cluster, mapping(cnn, ranks), cnn.source, out, force=False)
     return out
 
 

@@ -48,7 +48,7 @@ def check(cnn: Cnn, cluster: Platform, point: Shipped) -> tuple[bool, str]:
     with tempfile.TemporaryDirectory(prefix="cleave-") as folder:
         out = Path(folder) / "bundle"
         try:
-            write_bundle(cnn.graph, cluster, point.mapping, cnn.source(), out, force=False)
+            write_bundle(cnn.graph, cluster, point.mapping, cnn.source, out, force=False)
             found = verify(out, cnn.graph.path, frames=2)
         except CleaveError as error:
             return False, str(error)

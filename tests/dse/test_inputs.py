@@ -36,14 +36,14 @@ def test_a_size_is_given_once_or_twice_the_same(tmp_path: Path) -> None:
     path = str(save(tmp_path, model))
     cnn = read_cnn(path, ["x=2,3,8,8", "x=2,3,8,8"], False)
     assert cnn.graph.tensors["y"].shape == (2, 4, 6, 6)
-    assert cnn.source().shapes == {"x": (2, 3, 8, 8)}
+    assert cnn.source.shapes == {"x": (2, 3, 8, 8)}
     with pytest.raises(CleaveError, match="--shape x: is given twice"):
         read_cnn(path, ["x=2,3,8,8", "x=1,3,8,8"], False)
 
 
 def test_a_bundle_remembers_how_its_network_was_read(tmp_path: Path) -> None:
     path = save(tmp_path, six_layers())
-    source = read_cnn(str(path), [], True).source()
+    source = read_cnn(str(path), [], True).source
     assert (source.path, source.folded, source.shapes) == (path.resolve(), True, {})
 
 
