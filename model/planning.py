@@ -221,6 +221,7 @@ class _Planner:
             outputs=tuple(rank.outputs),
             buffers=tuple(self._buffer(p) for p in rank.buffers),
             steps=self._steps(number, rank),
+            arena=device.arena,
         )
 
     def _steps(self, number: int, rank: _Rank) -> tuple[Step, ...]:

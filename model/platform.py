@@ -65,6 +65,7 @@ class Device:
     coefficients: name of the coefficient set that prices it
     power_w:  what it draws when busy, in place of the coefficients' figure; None: the coefficients'
     pool:     index into Platform.pools: the memory it computes in
+    arena:    whether ONNX Runtime keeps the memory of a frame for the next one
     """
 
     name: str
@@ -76,6 +77,7 @@ class Device:
     coefficients: str
     power_w: float | None
     pool: int
+    arena: bool = True
 
 
 @dataclass(frozen=True)
@@ -237,6 +239,7 @@ def _cpu(sheet: Sheet, line: Line, host: int) -> Device:
         coefficients=sheet.value(fields, "coefficients", form.word, "generic"),
         power_w=sheet.value(fields, "cpu_power", _power, None),
         pool=host,
+        arena=sheet.value(fields, "arena", form.switch, True),
     )
 
 
@@ -257,6 +260,7 @@ def _gpu(sheet: Sheet, line: Line, host: int, pools: list[Pool]) -> Device:
         coefficients=sheet.value(fields, "coefficients", form.word, "generic"),
         power_w=sheet.value(fields, "gpu_power", _power, None),
         pool=pool,
+        arena=sheet.value(fields, "arena", form.switch, True),
     )
 
 

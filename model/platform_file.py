@@ -33,6 +33,8 @@ gpu_memory        shared      the GPU's own memory; without it the GPU uses the 
 cpu_power         calibrated  watts of the busy CPU device, overrides the coefficients
 gpu_power         calibrated  the same of the GPU device
 coefficients      generic     name of the coefficient set that prices the devices
+arena             on          ONNX Runtime keeps the memory of a frame for the next one;
+                              ``off`` takes less memory and more time
 ================  ==========  ================================================================
 """
 
@@ -59,7 +61,7 @@ ARCH = "architecture"
 HOST_KEYS = ("address", "memory", "bandwidth", "latency", "copy_bandwidth", "idle_power", "interface", "user", "port")
 CPU_KEYS = ("slots", "threads", "cpu_power")
 GPU_KEYS = ("gpu", "provider", "gpu_memory", "gpu_power")
-KEYS = (*HOST_KEYS, *CPU_KEYS, *GPU_KEYS, "coefficients")
+KEYS = (*HOST_KEYS, *CPU_KEYS, *GPU_KEYS, "coefficients", "arena")
 PROVIDERS = {"CUDA": "CUDAExecutionProvider", "TensorRT": "TensorrtExecutionProvider"}
 
 
@@ -198,6 +200,13 @@ def count(text: str, largest: int) -> int:
 def size(text: str) -> int:
     """Whole bytes, at least one."""
     return ceil(quantity.positive(text, "size"))
+
+
+def switch(text: str) -> bool:
+    """``on`` or ``off``."""
+    if text not in ("on", "off"):
+        raise CleaveError(f"{text!r} is neither on nor off")
+    return text == "on"
 
 
 def provider(text: str) -> str:

@@ -99,6 +99,7 @@ class RankPlan:
     provider: ONNX Runtime execution provider, ``CPUExecutionProvider``
     inputs, outputs: buffers that the rank fills from, or hands to, the outside: the CNN's own inputs and outputs
     buffers:  every buffer of the rank, allocated once
+    arena:    whether ONNX Runtime keeps the memory of a frame for the next one: faster, but takes more of it
     """
 
     rank: int
@@ -112,6 +113,7 @@ class RankPlan:
     outputs: tuple[str, ...]
     buffers: tuple[Buffer, ...]
     steps: tuple[Step, ...]
+    arena: bool = True
 
     def buffer(self, name: str) -> Buffer:
         """The buffer called ``name``."""

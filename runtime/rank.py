@@ -38,6 +38,7 @@ class Place:
     device: str
     threads: int
     provider: str
+    arena: bool = True
 
 
 @dataclass
@@ -99,7 +100,7 @@ class Rank:
         self.shared.activity = f"opening {file}"
         if file not in self.shared.sessions:
             path = os.path.join(os.path.dirname(os.path.abspath(self.place.file)), file)
-            self.shared.sessions[file] = open_session(path, self.provider, self.threads)
+            self.shared.sessions[file] = open_session(path, self.provider, self.threads, self.place.arena)
         return Work(self, file, Segment(self.shared.sessions[file], inputs, outputs))
 
     def receive(self, buffer: np.ndarray, source: int, tag: int) -> Receive:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 CPU = "CPUExecutionProvider"
+BEHIND = {"TensorrtExecutionProvider": ("CUDAExecutionProvider",)}
+"""Providers that take what the chosen one cannot run, before the CPU does."""
 NUMPY_NAMES = {"float": "float32", "double": "float64"}
 """ONNX Runtime calls all other types as numpy does: ``tensor(int64)``, ``tensor(float16)``, ``tensor(bool)``."""
 
@@ -41,8 +43,12 @@ class Segment:
         self._session.run_with_iobinding(self._binding)
 
 
-def open_session(path: str, provider: str, threads: int) -> Any:
-    """A session on ``provider``; what it cannot run falls to the CPU."""
+def open_session(path: str, provider: str, threads: int, arena: bool = True) -> Any:
+    """A session on ``provider``; what it cannot run falls to those ``BEHIND`` it, then to the CPU.
+
+    arena: keep the memory of a frame for the next one, so that a rank holds that of all its segments at a time.
+           Without it each frame asks the system anew, for one block, which takes less memory and more time
+    """
     import onnxruntime as ort  # here, so that a rank that only holds the input needs no ONNX Runtime
 
     available = ort.get_available_providers()
@@ -51,10 +57,13 @@ def open_session(path: str, provider: str, threads: int) -> Any:
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
+    # Together they would keep the memory of a frame twice, and be no faster (`python -m tests.bench.arena`).
+    options.enable_cpu_mem_arena, options.enable_mem_pattern = arena, not arena
     options.log_severity_level = 3
     # Threads spin while a segment runs, which is fast, and stop with it: the next segment has threads of its own.
     options.add_session_config_entry("session.force_spinning_stop", "1")
-    session = ort.InferenceSession(path, options, providers=list(dict.fromkeys([provider, CPU])))
+    behind = [name for name in BEHIND.get(provider, ()) if name in available]
+    session = ort.InferenceSession(path, options, providers=list(dict.fromkeys([provider, *behind, CPU])))
     if session.get_providers()[0] != provider:
         raise RuntimeError(f"{provider} did not start (are its libraries installed?), only {CPU} did")
     return session

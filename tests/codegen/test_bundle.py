@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from codegen.verify import verify
 from model.graph import Graph
 from model.load import load
 from model.mapping import Mapping, Shard
+from model.platform import Platform
 from runtime.errors import CleaveError
 from runtime.plan import Plan
 from tests.tiny_cnn import branches, graph_of, network, node, platform, random_mapping, save, six_layers, weight
@@ -203,3 +205,18 @@ def test_segments_of_one_layer_on_many_ranks_are_named_in_order(tmp_path: Path) 
     assert (tmp_path / "out" / "rank_11.py").is_file()
     assert (tmp_path / "out" / "rank11" / "segment001.onnx").is_file()
     assert verify(tmp_path / "out", graph.path, frames=1).passed
+
+
+def test_threads_cores_provider_and_arena_are_those_of_the_platform_file(tmp_path: Path) -> None:
+    """From the file to the plan, the program and the rankfile."""
+    graph = load(save(tmp_path, six_layers()))
+    lines = ("pi, slots=2-3, threads=3, arena=off", "nx, gpu=V (CUDA), provider=TensorrtExecutionProvider")
+    cluster = Platform.parse("\n".join(lines), "two.txt")
+    mapping = Mapping.whole(graph, [0, 0, 0, 1, 1, 1])
+    made = write_bundle(graph, cluster, mapping, source(graph, False, {}), tmp_path / "bundle", force=False)
+    first, second = made.ranks
+    assert (first.threads, first.cores, first.provider, first.arena) == (3, (2, 3), "CPUExecutionProvider", False)
+    assert (second.threads, second.cores, second.provider, second.arena) == (1, (), "TensorrtExecutionProvider", True)
+    places = [runpy.run_path(str(tmp_path / f"bundle/rank_0{r.rank}.py"))["PLACE"] for r in made.ranks]
+    assert [(p.threads, p.provider, p.arena) for p in places] == [(r.threads, r.provider, r.arena) for r in made.ranks]
+    assert (tmp_path / "bundle/rankfile").read_text().splitlines() == ["rank 0=pi slots=2,3", "rank 1=nx"]

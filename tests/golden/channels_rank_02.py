@@ -10,6 +10,7 @@ PLACE = Place(
     device="edge02_cpu01",
     threads=1,
     provider="CPUExecutionProvider",
+    arena=True,
 )
 
 

@@ -108,6 +108,13 @@ def test_gpu_alone() -> None:
 
 def test_provider_overrides_what_the_gpu_name_says() -> None:
     assert parse("a, gpu=Radeon, provider=ROCMExecutionProvider").devices[0].provider == "ROCMExecutionProvider"
+    tensorrt = "TensorrtExecutionProvider"
+    assert parse(f"a, gpu=V (CUDA), provider={tensorrt}").devices[0].provider == tensorrt
+
+
+def test_the_arena_is_on_unless_a_line_says_otherwise() -> None:
+    lines = ("a", "b, arena=on", "c, slots=0, gpu=V (CUDA), arena=off")
+    assert [device.arena for device in parse(*lines).devices] == [True, True, False, False]
 
 
 def test_one_host_on_several_lines_shares_what_each_states() -> None:

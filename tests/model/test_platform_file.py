@@ -51,6 +51,7 @@ def sentences(*lines: str) -> list[str]:
         ("a, slots=-1", "slots: '-1' is not a core or a rising range; write e.g. 0-5 or 0-2+4"),
         ("a, slots=0-99999", "slots: '0-99999' is not a core or a rising range; write e.g. 0-5 or 0-2+4"),
         ("a, slots=0-2+2", "slots: '0-2+2' has a core twice"),
+        ("a, arena=no", "arena: 'no' is neither on nor off"),
         ("a, threads=0", "threads: '0' is not a whole number from 1 to 9999"),
         ("a, threads=1.5", "threads: '1.5' is not a whole number from 1 to 9999"),
         ("a, port=65536", "port: '65536' is not a whole number from 1 to 65535"),

@@ -33,6 +33,7 @@ RANKS = st.builds(
     *(COUNTS, NAMES, NAMES, NAMES, tuples(COUNTS), COUNTS, NAMES, tuples(NAMES), tuples(NAMES)),
     buffers=tuples(BUFFERS),
     steps=tuples(STEPS),
+    arena=st.booleans(),
 )
 PLANS = st.builds(Plan, NAMES, tuples(BUFFERS), tuples(BUFFERS), tuples(RANKS))
 X, Y = Buffer("x", (1, 4), "float32"), Buffer("y", (1, 4), "float32")
@@ -98,3 +99,9 @@ def test_half_a_plan_is_refused() -> None:
 def test_labels_say_layer_and_box() -> None:
     labels = [Part("conv1", axis, 0, 48).label for axis in range(4)]
     assert labels == ["conv1[0:48]", "conv1[:,0:48]", "conv1[:,:,0:48]", "conv1{+0:48}"]
+
+
+def test_a_plan_that_knows_nothing_of_arenas_has_them() -> None:
+    body = json.loads(PLAN.to_json())
+    assert body["ranks"][0].pop("arena") is True
+    assert Plan.from_json(json.dumps(body)) == PLAN

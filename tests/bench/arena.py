@@ -1,0 +1,60 @@
+"""ONNX Runtime's two ways to have memory for a frame, arena and pattern: what each takes, and how long a frame then is.
+
+    python -m tests.bench.arena [--cnn zoo:densenet121] [--segments 4] [--frames 6]
+
+A rank holds several segments; here each is the whole network, once more. Every line is a process of its own: the
+network as sessions of one thread, run in turn. ``arena=on`` of a platform file is "arena", ``arena=off`` is "pattern".
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+from dse.inputs import cnn_path
+from runtime.loop import peak_bytes
+
+WAYS = {"both": (True, True), "arena": (True, False), "pattern": (False, True), "neither": (False, False)}
+
+
+def measure(path: str, segments: int, frames: int, arena: bool, pattern: bool) -> tuple[int, float]:
+    """Peak resident bytes of this process, and seconds of the fastest frame."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 3
+    options.enable_cpu_mem_arena, options.enable_mem_pattern = arena, pattern
+    sessions = [ort.InferenceSession(path, options, providers=["CPUExecutionProvider"]) for _ in range(segments)]
+    feeds = {i.name: np.ones(i.shape, np.float32) for i in sessions[0].get_inputs()}
+    times_s = []
+    for _ in range(frames):
+        begin = time.perf_counter()
+        for session in sessions:
+            session.run(None, feeds)
+        times_s.append(time.perf_counter() - begin)
+    return peak_bytes(), min(times_s)
+
+
+def main() -> None:
+    """Run the benchmark; with ``--way``, one line of it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cnn", default="zoo:densenet121")
+    parser.add_argument("--segments", type=int, default=4)
+    parser.add_argument("--frames", type=int, default=6)
+    parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.way is None:
+        for way in WAYS:
+            subprocess.run([sys.executable, "-m", "tests.bench.arena", *sys.argv[1:], f"--way={way}"], check=True)
+        return
+    path = str(cnn_path(arguments.cnn))
+    peak, time_s = measure(path, arguments.segments, arguments.frames, *WAYS[arguments.way])
+    print(f"{arguments.way:8} {peak / 1e6:6.0f} MB at most, {time_s * 1e3:6.1f} ms a frame", flush=True)
+
+
+if __name__ == "__main__":
+    main()
