@@ -16,7 +16,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from codegen import nodes
-from model import boxes, pieces, wire
+from model import boxes, pieces, quantised, wire
 from model.boxes import Need
 from model.graph import Graph, Layer
 from model.mapping import extent
@@ -79,6 +79,7 @@ class _Cutter:
         self.held: dict[str, list[Piece]] = {}
         self.joined: dict[Piece, str] = {}
         self.trimmed: set[str] = set()
+        self.opened: set[str] = set()
         for name in run.inputs:
             self._hold(self.pieces[name])
 
@@ -117,7 +118,7 @@ class _Cutter:
         self.held.setdefault(piece.tensor, []).append(piece)
 
     def _compute(self, part: Part) -> None:
-        """Add one shard: the layer's node, its weights cut to the box, its inputs put together."""
+        """Add one shard: the layer's node, its weights cut to the box, its inputs put together, its quantisation."""
         layer = self.graph.by_name[part.layer]
         whole = (part.start, part.stop) == (0, extent(self.graph, layer, part.axis))
         rule = None if whole else boxes.rule(self.graph, layer, part.axis)
@@ -125,7 +126,7 @@ class _Cutter:
         node.CopyFrom(layer.node)
         if rule is None:
             node.name = layer.name
-            node.input[:] = [self._input(name, boxes.WHOLE, part) or "" for name in layer.inputs]
+            node.input[:] = [self._read(layer, k, boxes.WHOLE, part) or "" for k in range(len(layer.inputs))]
             for name in layer.outputs:
                 self._hold(pieces.whole(self.graph, name))
         else:
@@ -133,18 +134,20 @@ class _Cutter:
         self.nodes.append(node)
         if rule is not None and rule.crop:
             self._crop(node, rule, part)
+        for closer in layer.after:
+            source, target = (self._made(name, rule, part) for name in (closer.input[0], closer.output[0]))
+            self._convert(closer, source, target, boxes.WHOLE if rule is None else Need(part.axis), part)
 
     def _make_part(self, node: onnx.NodeProto, layer: Layer, rule: boxes.Rule, part: Part) -> None:
         """Turn the layer's node into that of a part of it."""
         made = [pieces.made(self.graph, name, part.axis, part.start, part.stop) for name in layer.outputs]
-        names = {piece.tensor: pieces.name(self.graph, piece) for piece in made}
         node.name = part.label
-        node.output[:] = [names.get(name, "") for name in node.output]
+        node.output[:] = [name and self._made(name, rule, part) for name in node.output]
         shape = pieces.shape(self.graph, made[0])
         own = nodes.constants(self.graph, layer, part, shape)
         inputs = [
-            self._constant(f"{part.label}/{k}", own[k]) if k in own else self._input(name, rule.needs[k], part)
-            for k, name in enumerate(self._used(layer, part))
+            self._constant(f"{part.label}/{k}", own[k]) if k in own else self._read(layer, k, rule.needs[k], part)
+            for k in self._used(layer, part)
         ]
         if layer.op == "Pad" and inputs[0] is None:
             self._fill(node, layer, part, shape)
@@ -152,23 +155,29 @@ class _Cutter:
             node.input[:] = [name for name in inputs if name is not None]
             nodes.adapt(node, self.graph, layer, rule, part)
         if len(node.input) < len(layer.inputs) and layer.op == "Gemm" and self.opset < OPTIONAL_BIAS:
-            zero = np.zeros(1, dtype=self.graph.tensors[layer.outputs[0]].dtype)
+            zero = np.zeros(1, dtype=self.graph.tensors[layer.node.output[0]].dtype)
             node.input.append(self._constant(f"{part.label}/zero", zero))
         for piece in made:
             self._hold(piece)
+
+    def _made(self, name: str, rule: boxes.Rule | None, part: Part) -> str:
+        """Name of what the part makes of an output of its layer."""
+        if rule is None:
+            return name
+        return pieces.name(self.graph, pieces.made(self.graph, name, part.axis, part.start, part.stop))
 
     def _fill(self, node: onnx.NodeProto, layer: Layer, part: Part, shape: tuple[int, ...]) -> None:
         """A part of a Pad that lies in the padding alone is a constant."""
         value = layer.attributes.get("value", 0)
         if len(layer.inputs) > 2 and layer.inputs[2]:
             value = self.graph.constant(layer.inputs[2]).item()
-        dtype = np.dtype(self.graph.tensors[layer.outputs[0]].dtype)
+        dtype = np.dtype(self.graph.tensors[layer.node.output[0]].dtype)
         node.CopyFrom(onnx.NodeProto(name=node.name, op_type="Identity", output=node.output))
         node.input[:] = [self._constant(f"{part.label}/value", np.full(shape, value, dtype))]
 
-    def _used(self, layer: Layer, part: Part) -> tuple[str, ...]:
-        """Inputs of the layer that the part reads: a bias belongs to the first partial sum alone."""
-        return layer.inputs[:2] if part.axis == boxes.PARTIAL and part.start > 0 else layer.inputs
+    def _used(self, layer: Layer, part: Part) -> range:
+        """Positions of the inputs that the part reads: a bias belongs to the first partial sum alone."""
+        return range(2 if part.axis == boxes.PARTIAL and part.start > 0 else len(layer.inputs))
 
     def _crop(self, node: onnx.NodeProto, rule: boxes.Rule, part: Part) -> None:
         """The node has made the box that it was given; keep the part's own."""
@@ -184,8 +193,32 @@ class _Cutter:
         self.weights[name] = value
         return name
 
+    def _read(self, layer: Layer, k: int, need: Need, part: Part) -> str | None:
+        """Name of the value that input ``k`` of the node reads; None where the box needs nothing of it (Concat)."""
+        source = self._input(layer.inputs[k], need, part)
+        opener = next((dq for dq in layer.before if dq.output[0] == layer.node.input[k]), None)
+        if not source or opener is None:
+            return source
+        opened = pieces.needed(self.graph, opener.output[0], need, part.start, part.stop)
+        target = pieces.name(self.graph, opened)
+        if target not in self.opened:
+            self.opened.add(target)
+            self._convert(opener, source, target, need, part)
+        return target
+
+    def _convert(self, quantise: onnx.NodeProto, source: str, target: str, need: Need, part: Part) -> None:
+        """Add a (De)QuantizeLinear of a box, with the scales and zero points of that box."""
+        node = onnx.NodeProto()
+        node.CopyFrom(quantise)
+        box = target.removeprefix(quantise.output[0])
+        node.name = f"{quantise.name or quantise.output[0]}{box}"
+        needs = quantised.parameter_needs(self.graph, quantise, need)
+        node.input[:] = [source, *[self._input(name, needs.get(name, need), part) or "" for name in node.input[1:]]]
+        node.output[:] = [target]
+        self.nodes.append(node)
+
     def _input(self, name: str, need: Need, part: Part) -> str | None:
-        """Name of the value that an input of the node reads; None where the box needs nothing of it (Concat)."""
+        """Name of a tensor's part that the box needs; None where it needs nothing of it."""
         if not name:
             return ""
         if self.graph.is_constant(name):
@@ -218,7 +251,7 @@ class _Cutter:
 
     def _have(self, wanted: Piece) -> str:
         """Name of a value that is ``wanted`` exactly; put together from what the segment holds where need be."""
-        held = self.held[wanted.tensor]
+        held = self.held.get(wanted.tensor, [])
         if wanted in held:
             return pieces.name(self.graph, wanted)
         if wanted not in self.joined:

@@ -92,5 +92,5 @@ class Names:
 
 
 def _aliases(layer: Layer) -> tuple[str, ...]:
-    """Names that a layer goes by: its own, that of its node, those of its outputs; each once."""
-    return tuple(dict.fromkeys(name for name in (layer.name, layer.node.name, *layer.outputs) if name))
+    """Names that a layer goes by: its own, that of its node, those of what both make; each once."""
+    return tuple(dict.fromkeys(n for n in (layer.name, layer.node.name, *layer.outputs, *layer.node.output) if n))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from model import layout, windows
+from model import layout, quantised, windows
 from model.graph import Graph, Layer
 from model.rule import (
     AXES,
@@ -41,7 +41,10 @@ __all__ = [
     "WHOLE",
     "Need",
     "Rule",
+    "constants",
     "is_heavy",
+    "made",
+    "needs",
     "rule",
     "sizes",
 ]
@@ -64,6 +67,28 @@ def rule(graph: Graph, layer: Layer, kind: int = CHANNELS) -> Rule | None:
         return None
     found = RULES[layer.op](graph, layer, kind)
     return found if found is not None and found.size // found.grain > 1 else None
+
+
+def needs(graph: Graph, layer: Layer, kind: int) -> tuple[Need, ...]:
+    """What a box of the output needs of each of ``layer.inputs``: as the rule says, everything where there is none."""
+    found = rule(graph, layer, kind)
+    return found.needs if found else (WHOLE,) * len(layer.inputs)
+
+
+def constants(graph: Graph, layer: Layer, kind: int) -> dict[str, Need]:
+    """The constants that a layer uses, its scales and zero points too, with what a box of the output needs of each."""
+    inputs = dict(zip(layer.inputs, needs(graph, layer, kind), strict=True))
+    found = {name: need for name, need in inputs.items() if graph.is_constant(name)}
+    for node in layer.before:
+        found |= quantised.parameter_needs(graph, node, inputs[node.input[0]])
+    for node in layer.after:
+        found |= quantised.parameter_needs(graph, node, made(graph, layer, kind))
+    return found
+
+
+def made(graph: Graph, layer: Layer, kind: int) -> Need:
+    """The box of its output that a part of the layer makes."""
+    return WHOLE if kind == PARTIAL or rule(graph, layer, kind) is None else Need(kind)
 
 
 def is_heavy(graph: Graph, layer: Layer) -> bool:

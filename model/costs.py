@@ -99,10 +99,7 @@ def _weights(graph: Graph, g: GraphArrays) -> tuple[Floats, Floats]:
     cut, kept = np.zeros(g.size.shape), np.zeros(g.size.shape)
     for layer in graph.layers:
         for kind in range(boxes.KINDS):
-            rule = boxes.rule(graph, layer, kind)
-            needs = rule.needs if rule else (boxes.WHOLE,) * len(layer.inputs)
-            for name, need in dict(zip(layer.inputs, needs, strict=True)).items():
-                if graph.is_constant(name):
-                    row = kept if need.axis < 0 else cut
-                    row[g.n_inputs + layer.index, kind] += graph.tensors[name].size_bytes
+            for name, need in boxes.constants(graph, layer, kind).items():
+                row = kept if need.axis < 0 else cut
+                row[g.n_inputs + layer.index, kind] += graph.tensors[name].size_bytes
     return cut, kept

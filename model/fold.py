@@ -6,11 +6,13 @@ Names stay traceable: tensors keep theirs, and every layer lists the nodes of th
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import onnx
 import onnxruntime as ort
 
+from model.graph import Layer
 from runtime.errors import CleaveError
 
 
@@ -42,17 +44,17 @@ def _restore_order(model: onnx.ModelProto, original: onnx.ModelProto) -> None:
     model.graph.node.extend(nodes)
 
 
-def origins(original: onnx.ModelProto, names: list[str], nodes: list[onnx.NodeProto]) -> list[tuple[str, ...]]:
-    """For each node, the file's nodes between its inputs and its outputs, in the file's order, by their ``names``."""
+def origins(original: onnx.ModelProto, names: list[str], layers: Iterable[Layer]) -> list[tuple[str, ...]]:
+    """For each layer, the file's nodes between its inputs and its outputs, in the file's order, by their ``names``."""
     makers = {name: i for i, node in enumerate(original.graph.node) for name in node.output}
-    return [tuple(names[i] for i in sorted(_cone(original, makers, node))) for node in nodes]
+    return [tuple(names[i] for i in sorted(_cone(original, makers, layer))) for layer in layers]
 
 
-def _cone(original: onnx.ModelProto, makers: dict[str, int], node: onnx.NodeProto) -> set[int]:
-    """Indices of the file's nodes met on the way back from the outputs of ``node`` to its inputs."""
-    stop = set(node.input)
+def _cone(original: onnx.ModelProto, makers: dict[str, int], layer: Layer) -> set[int]:
+    """Indices of the file's nodes met on the way back from the outputs of ``layer`` to its inputs."""
+    stop = set(layer.inputs)
     found: set[int] = set()
-    todo = [name for name in node.output if name in makers]
+    todo = [name for name in layer.outputs if name in makers]
     while todo:
         i = makers[todo.pop()]
         if i not in found:

@@ -61,14 +61,14 @@ class _Weaver:
     def add(self, layer: Layer) -> None:
         """Add a layer and, when it is split, the one that gathers it."""
         row = self.rows[layer.index]
-        node = onnx.NodeProto()
-        node.CopyFrom(layer.node)
-        node.input[:] = [self.renamed.get(name, name) for name in layer.inputs]
-        self._append(replace(layer, index=len(self.layers), node=node), row)
+        own = _copied(layer)
+        for node in (own.node, *own.before):
+            node.input[:] = [self.renamed.get(name, name) for name in node.input]
+        self._append(replace(own, index=len(self.layers)), row)
         if len(row) == 1:
             self.home.update(dict.fromkeys(layer.outputs, row[0].device))
         else:
-            self._gather(layer, node, self._gatherer(layer))
+            self._gather(layer, (*own.after, own.node)[0], self._gatherer(layer))
 
     def _gather(self, layer: Layer, node: onnx.NodeProto, device: int) -> None:
         """Follow a split layer, which has one output, by the ``Identity``. Outputs of the network keep their name."""
@@ -102,3 +102,9 @@ class _Weaver:
             name += "'"
         self.taken.add(name)
         return name
+
+
+def _copied(layer: Layer) -> Layer:
+    """The layer with nodes of its own."""
+    node, before, after = (onnx.GraphProto(node=nodes).node for nodes in ([layer.node], layer.before, layer.after))
+    return replace(layer, node=node[0], before=tuple(before), after=tuple(after))

@@ -36,7 +36,7 @@ class Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """One ONNX node after folding.
+    """One operator after folding, with the quantisation of its inputs and outputs (see ``model.quantised``).
 
     index:   position in ``Graph.layers``, topological order
     name:    the node's name in the file, or its first output where it has none; unique in the graph
@@ -44,6 +44,8 @@ class Layer:
     node:    the node itself: attributes, inputs, outputs ("" = optional input left out)
     macs:    multiply-accumulates of the whole layer (see ``model.macs``)
     origins: nodes of the file whose work this layer does: itself, and what was folded into it
+    before:  DequantizeLinear of inputs of ``node``; after: QuantizeLinear of outputs of it. The tensors between them
+             and ``node`` exist inside the layer only
     """
 
     index: int
@@ -52,16 +54,25 @@ class Layer:
     node: onnx.NodeProto
     macs: int
     origins: tuple[str, ...]
+    before: tuple[onnx.NodeProto, ...] = ()
+    after: tuple[onnx.NodeProto, ...] = ()
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of all inputs, activations and constants."""
-        return tuple(self.node.input)
+        """Names of what the operator reads, activations and constants, at its own positions; quantised where it is."""
+        quantised = {dq.output[0]: dq.input[0] for dq in self.before}
+        return tuple(quantised.get(name, name) for name in self.node.input)
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Names of the outputs that exist."""
-        return tuple(name for name in self.node.output if name)
+        """Names of the outputs that exist; quantised where they are."""
+        quantised = {q.input[0]: q.output[0] for q in self.after}
+        return tuple(quantised.get(name, name) for name in self.node.output if name)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the scales and zero points of its quantisation: constants."""
+        return tuple(name for node in (*self.before, *self.after) for name in node.input[1:] if name)
 
     @cached_property
     def attributes(self) -> dict[str, object]:
@@ -88,7 +99,7 @@ class Graph:
     name:      of the network (the file's stem)
     path:      the file it came from
     layers:    topological order
-    tensors:   every activation and constant by name
+    tensors:   every activation and constant by name, those inside a layer too
     inputs:    names of the inputs that a frame fills; outputs: names of the results
     constants: initializers by name; the data may lie in external files below ``path``'s folder
     ir_version, opsets: stamps of the file, kept in every submodel
@@ -127,7 +138,8 @@ class Graph:
 
     def weight_bytes(self, layer: Layer) -> int:
         """Bytes of the constants that the layer uses."""
-        return sum(self.tensors[n].size_bytes for n in set(layer.inputs) if self.is_constant(n))
+        used = {*layer.inputs, *layer.parameters}
+        return sum(self.tensors[n].size_bytes for n in used if self.is_constant(n))
 
     def activations(self, layer: Layer) -> tuple[str, ...]:
         """Inputs of the layer that are computed, not constant, in order."""

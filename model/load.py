@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError
 from onnx import TensorProto, ValueInfoProto, helper, shape_inference
 
-from model import constants, fold, pools, wire
+from model import constants, fold, pools, quantised, wire
 from model.graph import Graph, Layer, Tensor
 from model.macs import macs
 from runtime.errors import CleaveError
@@ -238,19 +239,21 @@ def _graph(
     tensors.update({t.name: t for t in _activations(names, infos, nodes, path)})
     _check_outputs(model, tensors, path)
     _check_channels(nodes, tensors, path)
-    origins = fold.origins(original, _names(list(original.graph.node)), nodes)
-    layers = [
-        Layer(i, name, _op(node), node, macs(node, tensors), origins[i])
+    outputs = tuple(o.name for o in model.graph.output)
+    alone = [
+        Layer(i, name, _op(node), node, macs(node, tensors), ())
         for i, (name, node) in enumerate(zip(_names(nodes), nodes, strict=True))
     ]
+    layers = quantised.absorbed(alone, tensors, weights, outputs)
+    origins = fold.origins(original, _names(list(original.graph.node)), layers)
     domains = {node.domain for node in nodes}
     return Graph(
         name=path.stem,
         path=path,
-        layers=tuple(layers),
+        layers=tuple(replace(layer, index=i, origins=origins[i]) for i, layer in enumerate(layers)),
         tensors=tensors,
         inputs=tuple(inputs),
-        outputs=tuple(o.name for o in model.graph.output),
+        outputs=outputs,
         constants={name: weights[name] for name in used if name in weights},
         ir_version=model.ir_version,
         opsets=tuple((o.domain, o.version) for o in model.opset_import if o.domain in domains or not o.domain),
