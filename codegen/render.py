@@ -24,6 +24,8 @@ DEVICE_FILES = (
     "communicator.py",
     "errors.py",
     "frames.py",
+    "images.py",
+    "inputs.py",
     "loop.py",
     "mpi.py",
     "options.py",
@@ -32,7 +34,8 @@ DEVICE_FILES = (
     "segment.py",
     "trace.py",
 )
-"""Files of ``runtime`` that a device needs. They import numpy, mpi4py and onnxruntime, and run on Python 3.8."""
+"""Files of ``runtime`` that a device needs. They import numpy, mpi4py and onnxruntime (and Pillow, once there
+is an image to read), and run on Python 3.8."""
 
 
 def render(plan: Plan) -> dict[str, str]:

@@ -1,10 +1,12 @@
-"""Does a bundle compute what the CNN computes? Random frames through both, and the worst difference."""
+"""Does a bundle compute what the CNN computes? The same frames through both, and the worst difference."""
 
 from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,9 +16,10 @@ import onnxruntime as ort
 from onnx import helper
 
 from runtime.errors import CleaveError
-from runtime.frames import random_frame, save_npz
+from runtime.images import PLAIN, Pixels
+from runtime.infer import asked
 from runtime.inprocess import run_in_process
-from runtime.launch import run
+from runtime.launch import read_plan, run
 from runtime.options import Options
 from runtime.plan import Plan
 from runtime.segment import CPU, NUMPY_NAMES
@@ -24,6 +27,9 @@ from runtime.segment import CPU, NUMPY_NAMES
 TOLERANCE, HALF_TOLERANCE = 1e-4, 1e-2
 """Largest error that passes; with float16 anywhere, the second: it has 11 bits. Sums are taken in another order in a
 part of a layer, so equality is not to be had."""
+
+RANDOM = 3
+"""Random frames that are compared, where nobody says how many."""
 
 Arrays = dict[str, np.ndarray]
 
@@ -76,32 +82,33 @@ def verify(
     bundle: Path,
     model: Path,
     *,
-    frames: int = 3,
+    frames: int | None = None,
     seed: int = 0,
+    input: str | None = None,
+    pixels: Pixels = PLAIN,
     tolerance: float | None = None,
     communicator: Literal["mpi", "inprocess"] = "mpi",
     threads: int = 1,
     timeout_s: float = 600.0,
 ) -> Verification:
-    """Run ``frames`` random frames through the bundle, on this machine's CPU, and through the whole CNN."""
-    plan_file = bundle / "plan.json"
-    if not plan_file.exists():
-        raise CleaveError(f"{bundle}: is no bundle, it has no plan.json")
-    plan = Plan.from_json(plan_file.read_text(encoding="utf-8"), str(plan_file))
+    """Run frames through the bundle, on this machine's CPU, and through the whole CNN.
+
+    frames: how many; ``None``: all that ``input`` holds, or ``RANDOM`` random ones of ``seed`` where there is none
+    """
+    plan = read_plan(bundle)
     tolerance = _tolerance(plan) if tolerance is None else tolerance
-    inputs = random_inputs(plan, frames, seed)
-    wanted = run_whole(model, inputs)
     with tempfile.TemporaryDirectory(prefix="cleave-") as folder:
-        source, result = f"{folder}/in.npz", f"{folder}/out.npz"
-        save_npz(source, inputs)
-        options = Options(frames=frames, input=source, output=result, threads=threads, provider=CPU)
+        result = f"{folder}/out.npz"
+        options = Options(RANDOM, input=input, output=result, threads=threads, provider=CPU, seed=seed, pixels=pixels)
+        options, given = asked(plan, options, frames)
+        wanted = run_whole(model, (given.frame(i) for i in range(options.frames)))
         if communicator == "mpi":
             run(bundle, options, timeout_s=timeout_s)
         else:
             run_in_process(str(bundle), options, timeout_s=timeout_s)
         with np.load(result, allow_pickle=False) as file:
             got = {name: file[name] for name in file.files}
-    return Verification(frames, tolerance, tuple(compare(got, wanted, tolerance)))
+    return Verification(options.frames, tolerance, tuple(compare(got, wanted, tolerance)))
 
 
 def _tolerance(plan: Plan) -> float:
@@ -109,37 +116,32 @@ def _tolerance(plan: Plan) -> float:
     return HALF_TOLERANCE if half else TOLERANCE
 
 
-def random_inputs(plan: Plan, frames: int, seed: int) -> Arrays:
-    """Random frames for all inputs of the CNN, stacked along a new first axis."""
-    return {
-        b.name: np.stack([random_frame(b.name, b.shape, b.dtype, seed, i) for i in range(frames)]) for b in plan.inputs
-    }
-
-
-def run_whole(model: Path, inputs: Arrays) -> Arrays:
-    """The CNN in ONNX Runtime on the CPU, undivided, frame by frame. First axis of all arrays = frame."""
+def run_whole(model: Path, frames: Iterable[Arrays]) -> Arrays:
+    """The CNN in ONNX Runtime on the CPU, undivided, frame by frame. First axis of the result = frame."""
+    rest = iter(frames)
+    first = next(rest)
     try:
-        session = _session(model, inputs)
+        session = _session(model, first)
         names = [output.name for output in session.get_outputs()]
-        unread = {i.name: _zeros(i) for i in session.get_inputs() if i.name not in inputs}
-        count = len(next(iter(inputs.values())))
-        feeds = [{name: np.asarray(array[i]) for name, array in inputs.items()} for i in range(count)]
-        results = [session.run(names, {**unread, **feed}) for feed in feeds]
+        unread = {i.name: _zeros(i) for i in session.get_inputs() if i.name not in first}
+        results = [session.run(names, {**unread, **feed}) for feed in chain([first], rest)]
+    except CleaveError:  # of a frame
+        raise
     except Exception as error:  # ONNX Runtime's errors have no common class
         raise CleaveError(f"{model}: ONNX Runtime cannot run it: {' '.join(str(error).split())}") from error
     return {name: np.stack([frame[i] for frame in results]) for i, name in enumerate(names)}
 
 
-def _session(model: Path, inputs: Arrays) -> Any:
-    """The whole CNN, opened for inputs of these sizes."""
+def _session(model: Path, frame: Arrays) -> Any:
+    """The whole CNN, opened for a frame of these sizes."""
     options = ort.SessionOptions()
     options.log_severity_level = 3
     session = ort.InferenceSession(str(model), options, providers=[CPU])
-    if all(_fits(i.shape, inputs[i.name].shape[1:]) for i in session.get_inputs() if i.name in inputs):
+    if all(_fits(i.shape, frame[i.name].shape) for i in session.get_inputs() if i.name in frame):
         return session
     # Read from memory, so that external weights are no longer beside it.
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(model.parent))
-    return ort.InferenceSession(_resized(model, inputs).SerializeToString(), options, providers=[CPU])
+    return ort.InferenceSession(_resized(model, frame).SerializeToString(), options, providers=[CPU])
 
 
 def _fits(declared: list[int | str | None], shape: tuple[int, ...]) -> bool:
@@ -148,12 +150,12 @@ def _fits(declared: list[int | str | None], shape: tuple[int, ...]) -> bool:
     return not declared or (len(declared) == len(shape) and all(a == b or not isinstance(a, int) for a, b in pairs))
 
 
-def _resized(model: Path, inputs: Arrays) -> onnx.ModelProto:
+def _resized(model: Path, frame: Arrays) -> onnx.ModelProto:
     """The model for inputs of other sizes than its file says, as ``--shape`` asks for."""
     resized = onnx.load(model, load_external_data=False)
     for info in resized.graph.input:
-        if info.name in inputs:
-            elem_type, shape = info.type.tensor_type.elem_type, inputs[info.name].shape[1:]
+        if info.name in frame:
+            elem_type, shape = info.type.tensor_type.elem_type, frame[info.name].shape
             info.CopyFrom(helper.make_tensor_value_info(info.name, elem_type, shape))
     del resized.graph.value_info[:]  # what it says of other tensors was true of the old sizes
     for output in resized.graph.output:
@@ -192,7 +194,7 @@ def _mismatch(got: np.ndarray | None, wanted: np.ndarray) -> str:
     if got.dtype != wanted.dtype:
         return f"{got.dtype}, not {wanted.dtype}"
     if wanted.dtype.kind == "f" and not np.isfinite(wanted).all():
-        return "the CNN itself gives NaN or infinities for random inputs"
+        return "the CNN itself gives NaN or infinities"
     if wanted.dtype.kind == "f" and not np.isfinite(got).all():
         return "NaN or infinities"
     return ""

@@ -31,6 +31,9 @@ from model.platform import Platform
 from model.priced import priced
 from runtime.bench import bench as bench_bundle
 from runtime.errors import CleaveError
+from runtime.images import ORDERS, Pixels, numbers
+from runtime.infer import infer as infer_bundle
+from runtime.options import Options
 from runtime.segment import CPU
 
 app = typer.Typer(
@@ -59,6 +62,13 @@ ForceOption = Annotated[bool, typer.Option("--force", help="Replace an earlier r
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Check everything, say what would be done, write nothing")
 ]
+InputOption = Annotated[
+    str | None,
+    typer.Option("--input", metavar="PATH", help="Frames: .npz, .npy, .raw, an image, or a folder of these"),
+]
+MeanOption = Annotated[str, typer.Option("--mean", help="Of images, 0..255: a number, or one a channel: 123.7,116.8,…")]
+ScaleOption = Annotated[str, typer.Option("--scale", help="Of images: an input is (pixel - mean) * scale")]
+ChannelsOption = Annotated[str, typer.Option("--channels", help=f"Order of an image's: {', '.join(ORDERS)}")]
 BundleArgument = Annotated[
     Path, typer.Argument(metavar="BUNDLE", help="Bundle folder, made by dse generate or dse run")
 ]
@@ -329,19 +339,39 @@ def convert(
 def verify(
     bundle: BundleArgument,
     cnn: Annotated[str | None, typer.Option("--cnn", help="The whole model, if it has moved")] = None,
-    frames: Annotated[int, typer.Option(min=1, help="Random frames to compare")] = 3,
+    frames: Annotated[
+        int | None, typer.Option(min=1, help="Frames to compare [all of --input; 3 random ones]", show_default=False)
+    ] = None,
     seed: SeedOption = 0,
+    input: InputOption = None,
+    mean: MeanOption = "0",
+    scale: ScaleOption = "1",
+    channels: ChannelsOption = "rgb",
     as_json: JsonOption = False,
 ) -> None:
     """Run a bundle here and compare its answer with the whole model's. One MPI process a rank."""
+    pixels = _pixels(mean, scale, channels)
     _check_bundle(bundle)
     path = bundles.check_source(bundle, cnn_path(cnn) if cnn else None)
-    found = verify_bundle(bundle, path, frames=frames, seed=seed)
+    found = verify_bundle(bundle, path, frames=frames, seed=seed, input=input, pixels=pixels)
     if as_json:
         sys.stdout.write(found.to_json())
     else:
         show.verification(console, bundle, found)
     raise typer.Exit(0 if found.passed else 1)
+
+
+def _pixels(mean: str, scale: str, channels: str) -> Pixels:
+    """How images become frames, as three options say it."""
+    order = _one_of("--channels", channels, ORDERS)
+    return Pixels(_numbers("--mean", mean), _numbers("--scale", scale), order)
+
+
+def _numbers(option: str, text: str) -> tuple[float, ...]:
+    try:
+        return numbers(text)
+    except CleaveError as error:
+        raise CleaveError(f"{option}: {error}") from error
 
 
 def _check_bundle(folder: Path) -> None:
@@ -353,15 +383,48 @@ def _check_bundle(folder: Path) -> None:
 
 
 @app.command()
+def infer(
+    bundle: BundleArgument,
+    input: Annotated[
+        str, typer.Option("--input", metavar="PATH", help="Frames: .npz, .npy, .raw, an image, or a folder of these")
+    ],
+    output: Annotated[Path, typer.Option("--output", metavar="FILE.npz", help="New file for the results")],
+    frames: Annotated[
+        int | None, typer.Option(min=1, help="How many, round and round [all of --input]", show_default=False)
+    ] = None,
+    mean: MeanOption = "0",
+    scale: ScaleOption = "1",
+    channels: ChannelsOption = "rgb",
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a bundle here on your frames and keep its results. An array for each output, first axis = frame."""
+    pixels = _pixels(mean, scale, channels)
+    _check_bundle(bundle)
+    job.check_file(output, ".npz", force)
+    options = Options(input=input, output=str(output), provider=CPU, pixels=pixels)
+    found = infer_bundle(bundle, options, frames)
+    if as_json:
+        sys.stdout.write(found.to_json())
+    else:
+        show.answer(console, found)
+
+
+@app.command()
 def bench(
     bundle: BundleArgument,
     warmup: Annotated[int, typer.Option(min=0, help="Frames before those that count")] = 4,
     frames: Annotated[int, typer.Option(min=1, help="Frames that count")] = 20,
+    input: InputOption = None,
+    mean: MeanOption = "0",
+    scale: ScaleOption = "1",
+    channels: ChannelsOption = "rgb",
     as_json: JsonOption = False,
 ) -> None:
     """Run a bundle here and time it. Frame by frame after a barrier: latency, compute, wait and memory."""
+    pixels = _pixels(mean, scale, channels)
     _check_bundle(bundle)
-    found = bench_bundle(bundle, warmup=warmup, frames=frames, provider=CPU)
+    found = bench_bundle(bundle, warmup=warmup, frames=frames, provider=CPU, input=input, pixels=pixels)
     if as_json:
         sys.stdout.write(found.to_json())
     else:

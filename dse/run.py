@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform as machine
 import tempfile
 from collections.abc import Callable
@@ -90,6 +91,16 @@ def check_place(out: Path, force: bool) -> None:
         tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=parent).cleanup()
     except OSError as error:
         raise CleaveError(f"{out}: cannot be written: {parent}: {error.strerror}") from error
+
+
+def check_file(out: Path, suffix: str, force: bool) -> None:
+    """``CleaveError`` unless the file ``out`` can be made."""
+    if out.suffix != suffix:
+        raise CleaveError(f"{out}: results are written as {suffix}; give a name that ends so")
+    if out.is_dir() or (out.exists() and not force):
+        raise CleaveError(f"{out}: exists already; use --force to replace it, or choose another place")
+    if not os.access(out.parent, os.W_OK | os.X_OK):
+        raise CleaveError(f"{out}: cannot be written: {out.parent} is no folder that can be written to")
 
 
 def check_mpi() -> None:

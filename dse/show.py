@@ -20,6 +20,7 @@ from model.mapping import extent
 from model.platform import Platform
 from model.priced import Priced
 from runtime.bench import Bench
+from runtime.infer import Answer
 from runtime.plan import Plan, Recv, Send
 
 COSTLIEST = 10
@@ -135,6 +136,13 @@ def verification(console: Console, bundle: Path, found: Verification) -> None:
         line(console, str(output))
     verdict = "gives the whole model's answer" if found.passed else "does NOT give the whole model's answer"
     line(console, f"{bundle}: {verdict} ({found.frames} frames, tolerance {found.tolerance:g})")
+
+
+def answer(console: Console, found: Answer) -> None:
+    """``dse infer``."""
+    for output in found.outputs:
+        line(console, f"output {output.name!r}: {output.dtype} {(found.frames, *output.shape)}")
+    line(console, f"{found.output}: {found.frames} frames in {found.time_s:.1f} s, with starting the ranks")
 
 
 def rank_rows(plan: Plan) -> list[dict[str, Any]]:

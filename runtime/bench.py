@@ -9,7 +9,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from runtime.launch import run
+from runtime.images import PLAIN, Pixels
+from runtime.infer import asked
+from runtime.launch import read_plan, run
 from runtime.options import Options
 from runtime.trace import COMPUTE, SEND, WAIT, Trace
 
@@ -99,10 +101,16 @@ def bench(
     frames: int = FRAMES,
     threads: int | None = None,
     provider: str | None = None,
+    input: str | None = None,
+    pixels: Pixels = PLAIN,
     timeout_s: float = 600.0,
 ) -> Bench:
-    """Run a bundle on this machine on random frames, every frame started together, and then as a stream."""
-    usual = Options(frames=frames, warmup=warmup, threads=threads, provider=provider)
+    """Run a bundle on this machine, every frame started together, and then as a stream.
+
+    input, pixels: which frames, used round and round; without, random ones
+    """
+    usual = Options(frames, warmup, input=input, threads=threads, provider=provider, pixels=pixels)
+    asked(read_plan(bundle), usual, frames)
     alone = _measure(bundle, replace(usual, barrier=True), timeout_s)
     return Bench.from_trace(alone, _measure(bundle, replace(usual, stream=True), timeout_s))
 

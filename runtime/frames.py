@@ -1,4 +1,4 @@
-"""Frames in and out: npz files and random frames."""
+"""Frames in and out: those of files or random ones, and what is kept of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import zipfile
 import zlib
 
 import numpy as np
+
+from runtime.errors import CleaveError
+from runtime.images import PLAIN
+from runtime.inputs import Several, open_inputs
+from runtime.options import Options
 
 INTEGERS = 8
 """Random integers are 0..7: small enough to be an index or a class of any CNN."""
@@ -27,47 +32,41 @@ def random_frame(name: str, shape: tuple[int, ...], dtype: str, seed: int, index
 
 
 class Frames:
-    """The frames of the inputs that one rank holds.
+    """The frames of the inputs that one rank holds, or of all inputs of the CNN.
 
-    Random ones are made beforehand, ``count`` of them or as many as ``MADE_BYTES`` hold: a stream would measure how
-    fast they are made (3 ms for an image of 224 x 224).
+    Random ones are made beforehand, as many as will be used or as ``MADE_BYTES`` hold: a stream would measure how fast
+    they are made (3 ms for an image of 224 x 224). Those of files are read when they are needed, as a user has them.
+
+    inputs: the buffers that will be filled, by the name of the input
+    count:  how many frames the files hold, of the input that has most; ``None`` for random ones, which never end
     """
 
-    def __init__(self, path: str | None, seed: int, inputs: dict[str, np.ndarray], count: int = 0) -> None:
-        self._seed = seed
-        self._arrays = _load(path, inputs) if path and inputs else {}
+    def __init__(self, options: Options, inputs: dict[str, np.ndarray]) -> None:
+        self._seed, self._inputs = options.seed, inputs
+        if options.input is None and options.pixels != PLAIN:
+            raise CleaveError("mean, scale and channels are for images: say which with --input")
+        self._given: dict[str, Several] = {}
+        if options.input is not None and inputs:
+            self._given = open_inputs(options.input, inputs, options.pixels, options.frames)
+        self.count = max(map(len, self._given.values()), default=None)
         size_bytes = sum(buffer.nbytes for buffer in inputs.values()) or 1
-        made = 0 if self._arrays else min(count, MADE_BYTES // size_bytes)
-        self._made = [
-            {name: self._random(name, buffer, index) for name, buffer in inputs.items()} for index in range(made)
-        ]
+        made = 0 if self._given else min(options.frames, MADE_BYTES // size_bytes)
+        self._made = [self._random(index) for index in range(made)]
+
+    def frame(self, index: int) -> dict[str, np.ndarray]:
+        """Frame ``index`` of every input. A file with fewer frames starts again."""
+        if self._given:
+            found = {name: frames[index % len(frames)] for name, frames in self._given.items()}
+            return {name: np.asarray(array, self._inputs[name].dtype) for name, array in found.items()}
+        return self._made[index] if index < len(self._made) else self._random(index)
 
     def fill(self, index: int, inputs: dict[str, np.ndarray]) -> None:
-        """Put frame ``index`` into the input buffers. A file with fewer frames starts again."""
-        for name, buffer in inputs.items():
-            if name in self._arrays:
-                frames = self._arrays[name]
-                buffer[...] = frames[index % len(frames)]
-            else:
-                buffer[...] = self._made[index][name] if index < len(self._made) else self._random(name, buffer, index)
+        """Put frame ``index`` into the input buffers."""
+        for name, array in self.frame(index).items():
+            inputs[name][...] = array
 
-    def _random(self, name: str, buffer: np.ndarray, index: int) -> np.ndarray:
-        return random_frame(name, buffer.shape, buffer.dtype.name, self._seed, index)
-
-
-def _load(path: str, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays for ``inputs``, checked."""
-    with np.load(path, allow_pickle=False) as file:
-        missing = sorted(set(inputs) - set(file.files))
-        if missing:
-            raise ValueError(f"{path} has no array for input {missing}, only {sorted(file.files)}")
-        arrays = {name: file[name] for name in inputs}
-    for name, array in arrays.items():
-        buffer = inputs[name]
-        if array.shape[1:] != buffer.shape or len(array) == 0 or array.dtype != buffer.dtype:
-            wanted = f"{buffer.dtype} (frames, {', '.join(map(str, buffer.shape))})"
-            raise ValueError(f"{path}: {name!r} is {array.dtype} {array.shape}, needed is {wanted}")
-    return arrays
+    def _random(self, index: int) -> dict[str, np.ndarray]:
+        return {n: random_frame(n, b.shape, b.dtype.name, self._seed, index) for n, b in self._inputs.items()}
 
 
 def save_npz(path: str, arrays: dict[str, np.ndarray]) -> None:

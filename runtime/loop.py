@@ -23,7 +23,7 @@ def run_frames(program: Program, rank: Rank, options: Options) -> None:
     ranks = [rank, rank.twin()] if options.stream else [rank]
     lanes = [Lane(each, program(each)) for each in ranks]
     rank.shared.activity = "reading its input"
-    source = Frames(options.input, options.seed, rank.inputs, options.frames)
+    source = Frames(options, rank.inputs)
     frames: list[tuple[Span, ...]] = []
     kept: dict[str, list[np.ndarray]] = {name: [] for name in rank.outputs}
     origin = busy = 0.0

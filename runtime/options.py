@@ -6,6 +6,9 @@ import argparse
 from dataclasses import dataclass
 from typing import Callable
 
+from runtime.errors import CleaveError
+from runtime.images import ORDERS, PLAIN, Pixels, numbers
+
 
 @dataclass(frozen=True)
 class Options:
@@ -14,13 +17,17 @@ class Options:
     frames:   that are measured and kept
     warmup:   frames before them that are not
     barrier:  start every frame together (latency) instead of one after the other (throughput)
-    input:    npz file: for each input of the CNN an array of frames, first axis = frame; used round and round.
-              Needed where a rank holds an input. Without it: random frames, the same for the same ``seed``
+    input:    frames, used round and round; needed where a rank holds an input. One of
+              .npz: for each input of the CNN an array of frames, first axis = frame, or one frame without that axis;
+              .npy: the same for a CNN with one input; .raw, .bin: bytes of such frames, little-endian;
+              an image (``runtime.images``); a folder of .npy, .raw, .bin and images, each one frame, in the order of
+              their names. Without it: random frames, the same for the same ``seed``
     output:   npz file, written by rank 0: for each output of the CNN an array of frames
     report:   JSON file, written by rank 0: the trace
     threads, provider: instead of those of the plan, on every rank
     stream:   several frames on their way at once (throughput): a rank works on one while it sends the one before and
               receives the next. Takes a second set of buffers; no barrier
+    pixels:   how images become frames
     """
 
     frames: int = 1
@@ -33,6 +40,7 @@ class Options:
     provider: str | None = None
     seed: int = 0
     stream: bool = False
+    pixels: Pixels = PLAIN
 
     def arguments(self) -> list[str]:
         """As a command line that ``parse`` reads back."""
@@ -42,7 +50,7 @@ class Options:
         for name in ("input", "output", "report", "threads", "provider"):
             if getattr(self, name) is not None:
                 words.append(f"--{name}={getattr(self, name)}")
-        return words
+        return words + _pixel_words(self.pixels)
 
 
 def parse(arguments: list[str]) -> Options:
@@ -53,13 +61,34 @@ def parse(arguments: list[str]) -> Options:
     pace = parser.add_mutually_exclusive_group()
     pace.add_argument("--barrier", action="store_true", help="start every frame together")
     pace.add_argument("--stream", action="store_true", help="work on one frame while others are on their way")
-    parser.add_argument("--input", metavar="FILE.npz", help="frames, an array for each input of the CNN")
+    parser.add_argument("--input", metavar="PATH", help="frames: .npz, .npy, .raw, an image, or a folder of these")
+    parser.add_argument("--mean", type=_numbers, default=PLAIN.mean, metavar="M[,M,M]", help="of images (0)")
+    parser.add_argument("--scale", type=_numbers, default=PLAIN.scale, metavar="S[,S,S]", help="of images (1)")
+    parser.add_argument("--channels", choices=ORDERS, default=PLAIN.channels, help="order of an image's (rgb)")
     parser.add_argument("--output", metavar="FILE.npz", help="write the outputs here")
     parser.add_argument("--report", metavar="FILE.json", help="write times and memory here")
     parser.add_argument("--threads", type=_count(1), metavar="N", help="instead of the plan's, on every rank")
     parser.add_argument("--provider", metavar="NAME", help="instead of the plan's, on every rank")
     parser.add_argument("--seed", type=_count(0), default=0, metavar="N", help="of random frames (0)")
-    return Options(**vars(parser.parse_args(arguments)))
+    found = vars(parser.parse_args(arguments))
+    pixels = Pixels(*(found.pop(name) for name in ("mean", "scale", "channels")))
+    return Options(**found, pixels=pixels)
+
+
+def _pixel_words(pixels: Pixels) -> list[str]:
+    """What differs from the usual, so that bundles made before there were images run all the same."""
+    words = []
+    for name in ("mean", "scale"):
+        if getattr(pixels, name) != getattr(PLAIN, name):
+            words.append(f"--{name}={','.join(map(repr, getattr(pixels, name)))}")
+    return words + ([f"--channels={pixels.channels}"] if pixels.channels != PLAIN.channels else [])
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        return numbers(text)
+    except CleaveError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _count(least: int) -> Callable[[str], int]:

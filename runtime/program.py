@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from runtime.communicator import Communicator
+from runtime.errors import CleaveError
 from runtime.loop import run_frames
 from runtime.options import Options, parse
 from runtime.rank import Place, Program, Rank
@@ -36,5 +37,7 @@ def _check(place: Place, communicator: Communicator) -> None:
 def _sentence(place: Place, activity: str, error: Exception) -> str:
     """One line for a person."""
     who = f"rank {place.rank} of {place.ranks} on {place.device}"
-    sentence = f"{who} failed ({activity}): {type(error).__name__}: {str(error).strip() or 'no reason given'}"
+    reason = str(error).strip() or "no reason given"
+    kind = "" if isinstance(error, CleaveError) else f"{type(error).__name__}: "
+    sentence = f"{who} failed ({activity}): {kind}{reason}"
     return " ".join(sentence.split())

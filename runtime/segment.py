@@ -57,7 +57,7 @@ def open_session(path: str, provider: str, threads: int, arena: bool = True) -> 
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    # Together they would keep the memory of a frame twice, and be no faster (`python -m tests.bench.arena`).
+    # Both together take more memory than either, and are no faster (`python -m tests.bench.arena`).
     options.enable_cpu_mem_arena, options.enable_mem_pattern = arena, not arena
     options.log_severity_level = 3
     # Threads spin while a segment runs, which is fast, and stop with it: the next segment has threads of its own.

@@ -326,6 +326,7 @@ def test_other_wrong_choices_are_refused_with_what_there_is() -> None:
         (("run", "--seed", "x"), "Error: Invalid value for '--seed'"),
         (("verify",), "Error: Missing argument 'BUNDLE'"),
         (("bench", "b", "--frames", "0"), "Error: Invalid value for '--frames'"),
+        (("infer", "b", "--output", "o.npz"), "Error: Missing option '--input'"),
     ],
 )
 def test_words_that_are_not_understood_end_in_a_line_about_them(words: tuple[str, ...], line: str) -> None:
@@ -439,7 +440,7 @@ def test_json_of_every_command_parses(here: Path) -> None:
 
 def test_help_of_every_command_is_there() -> None:
     commands = re.findall(r"^  (\w+) ", done("--help").partition("Commands:")[2], re.MULTILINE)
-    assert len(commands) == 8
+    assert len(commands) == 9
     for command in commands:
         assert f"dse {command} " in done(command, "-h").replace("Usage: root", "dse")
 

@@ -5,7 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from runtime.errors import CleaveError
 from runtime.frames import Frames, random_frame, save_npz, save_text
+from runtime.images import Pixels
+from runtime.options import Options
 
 NAMES = ["file", "a/b", "q\"uo'te", "dots.and.npy", " blank", "[x]", "\u03b1\n"]
 
@@ -23,7 +26,7 @@ def test_random_frames_depend_on_seed_frame_and_name_alone(dtype: str) -> None:
 def test_frames_made_beforehand_are_the_same(made: int, monkeypatch: pytest.MonkeyPatch) -> None:
     buffer = np.zeros((2, 3), np.float32)
     monkeypatch.setattr("runtime.frames.MADE_BYTES", made * buffer.nbytes)
-    frames = Frames(None, 5, {"x": buffer}, 3)
+    frames = Frames(Options(3, seed=5), {"x": buffer})
     for index in range(3):
         frames.fill(index, {"x": buffer})
         assert np.array_equal(buffer, random_frame("x", (2, 3), "float32", 5, index))
@@ -56,28 +59,18 @@ def test_text_is_written_whole(tmp_path: Path) -> None:
 def test_a_file_is_used_round_and_round(tmp_path: Path) -> None:
     path, buffer = str(tmp_path / "x.npz"), np.zeros(2, np.float32)
     save_npz(path, {"x": np.arange(6, dtype=np.float32).reshape(3, 2), "unused": np.zeros(1)})
-    frames, seen = Frames(path, 0, {"x": buffer}, 4), []
+    frames, seen = Frames(Options(4, input=path), {"x": buffer}), []
     for index in range(4):
         frames.fill(index, {"x": buffer})
         seen.append(buffer.tolist())
     assert seen == [[0, 1], [2, 3], [4, 5], [0, 1]]
-
-
-@pytest.mark.parametrize(
-    ("arrays", "wrong"),
-    [
-        ({"y": np.zeros((1, 2), np.float32)}, r"no array for input \['x'\], only \['y'\]"),
-        ({"x": np.zeros((1, 3), np.float32)}, r"'x' is float32 \(1, 3\), needed is float32 \(frames, 2\)"),
-        ({"x": np.zeros((1, 2), np.float64)}, r"'x' is float64 \(1, 2\), needed is float32"),
-        ({"x": np.zeros((0, 2), np.float32)}, r"'x' is float32 \(0, 2\), needed is float32"),
-        ({"x": np.zeros((), np.float32)}, r"'x' is float32 \(\), needed is float32"),
-    ],
-)
-def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, arrays: dict, wrong: str) -> None:
-    save_npz(str(tmp_path / "x.npz"), arrays)
-    with pytest.raises(ValueError, match=wrong):
-        Frames(str(tmp_path / "x.npz"), 0, {"x": np.zeros(2, np.float32)})
+    assert (frames.count, Frames(Options(4), {"x": buffer}).count) == (3, None)
 
 
 def test_a_rank_without_inputs_needs_no_file() -> None:
-    Frames("/nowhere.npz", 0, {}, 3).fill(0, {})
+    Frames(Options(3, input="/nowhere.npz"), {}).fill(0, {})
+
+
+def test_random_frames_are_no_images() -> None:
+    with pytest.raises(CleaveError, match="are for images: say which with --input"):
+        Frames(Options(pixels=Pixels(mean=(1.0,))), {"x": np.zeros(2, np.float32)})

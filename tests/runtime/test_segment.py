@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import onnxruntime as ort
@@ -26,7 +27,7 @@ print(peak_bytes())
 def convolutions(folder: Path) -> Path:
     """Little to compute, 40 MB for an activation."""
     channels = [4, 40, 4, 40, 4]
-    weights = {f"w{i}": weight(b, a, 1, 1) for i, (a, b) in enumerate(zip(channels, channels[1:], strict=False))}
+    weights = {f"w{i}": weight(b, a, 1, 1) for i, (a, b) in enumerate(pairwise(channels))}
     nodes = [node("Conv", ["x" if i == 0 else f"c{i}", f"w{i}"], [f"c{i + 1}"]) for i in range(len(weights))]
     return save(folder, network(nodes, {"x": (1, 4, 512, 512)}, ["c4"], weights))
 
@@ -71,5 +72,5 @@ def test_what_tensorrt_cannot_run_goes_to_cuda(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_provider_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="no NoneExecutionProvider in this ONNX Runtime, which has .*CPU"):
+    with pytest.raises(RuntimeError, match=r"no NoneExecutionProvider in this ONNX Runtime, which has .*CPU"):
         open_session(str(convolutions(tmp_path)), "NoneExecutionProvider", 1)
