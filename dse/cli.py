@@ -32,7 +32,9 @@ from model.priced import priced
 from runtime.bench import bench as bench_bundle
 from runtime.errors import CleaveError
 from runtime.images import ORDERS, Pixels, numbers
+from runtime.infer import asked
 from runtime.infer import infer as infer_bundle
+from runtime.launch import read_plan
 from runtime.options import Options
 from runtime.segment import CPU
 
@@ -396,6 +398,7 @@ def infer(
     scale: ScaleOption = "1",
     channels: ChannelsOption = "rgb",
     force: ForceOption = False,
+    dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a bundle here on your frames and keep its results. An array for each output, first axis = frame."""
@@ -403,7 +406,11 @@ def infer(
     _check_bundle(bundle)
     job.check_file(output, ".npz", force)
     options = Options(input=input, output=str(output), provider=CPU, pixels=pixels)
-    found = infer_bundle(bundle, options, frames)
+    options, _ = asked(read_plan(bundle), options, frames)
+    if dry_run:
+        show.line(console, f"dry run: {options.frames} frames fit the network; would write {output}")
+        return
+    found = infer_bundle(bundle, options)
     if as_json:
         sys.stdout.write(found.to_json())
     else:

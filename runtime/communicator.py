@@ -1,4 +1,11 @@
-"""How ranks talk: what a communicator offers, and how to wait without taking a core from a neighbour."""
+"""How ranks talk: what a communicator offers, and how to wait without taking a core from a neighbour.
+
+What that costs and saves, two ranks on two cores of which one computes while the other waits, against polling without
+a pause, in one run (``python -m tests.bench.waiting``): DenseNet-121, 50 ms a frame: latency x 0.98, processor time of
+both ranks x 0.68; SqueezeNet, 5 ms: x 0.97 and x 0.68. MPI's own wait polls, too: latency x 0.99 and x 1.00, processor
+time x 0.98 and x 0.99. So sleeping costs no latency that could be measured. Processor time beyond the latency, which
+one rank or the other always computes, is 6 % of a wait of 23 ms and 20 % of one of 2.5 ms, instead of all of it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +19,7 @@ SPIN_S = 100e-6
 SHARE = 1 / 32
 """After that it sleeps for this share of the time waited so far, so an arrival is noticed at most 3 % late ..."""
 SHORTEST_S, LONGEST_S = 20e-6, 1e-3
-"""... within these bounds. At 1 ms a waiting rank takes 1 to 2 % of a core; MPI's own wait takes all of it."""
+"""... within these bounds. At 1 ms a waiting rank takes 1 to 2 % of a core."""
 
 
 class Request(Protocol):

@@ -33,10 +33,9 @@ class Answer:
         return json.dumps(asdict(self), indent=1) + "\n"
 
 
-def infer(bundle: Path, options: Options, frames: int | None = None) -> Answer:
-    """Run the bundle on ``frames`` frames, or all that ``options.input`` holds, and write ``options.output``."""
+def infer(bundle: Path, options: Options) -> Answer:
+    """Run the bundle as ``options`` say, which ``asked`` has seen, however long it takes."""
     plan = read_plan(bundle)
-    options, _ = asked(plan, options, frames)
     done = run(bundle, options, timeout_s=None)
     return Answer(str(options.output), options.frames, plan.outputs, done.time_s)
 

@@ -122,6 +122,13 @@ def test_what_does_not_fit_is_said_before_a_rank_starts(
     assert refused(*given, "--channels", "rbg") == "--channels rbg: must be one of rgb, bgr"
 
 
+def test_a_dry_run_looks_and_writes_nothing(here: Path) -> None:
+    before = files(here)
+    said = done("infer", "b", "--input", "images", "--output", "o.npz", "--dry-run")
+    assert said == "dry run: 2 frames fit the network; would write o.npz\n"
+    assert files(here) == before
+
+
 def test_results_have_a_place_before_anything_runs(here: Path) -> None:
     words = ("infer", "b", "--input", "images", "--output")
     assert refused(*words, "o.txt") == "o.txt: results are written as .npz; give a name that ends so"

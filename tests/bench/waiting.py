@@ -1,0 +1,115 @@
+"""What waiting costs: our policy, polling without a pause, and MPI's own blocking wait, in latency and processor time.
+
+    python -m tests.bench.waiting [--cnn zoo:densenet121] [--ranks 2] [--frames 60] [--repeat 5]
+
+A network cut into stretches of about as many MACs, one a rank and one thread each: while one rank computes, all others
+wait. The three take turns in the same run, each in its own copy of the bundle. Latency is the median of a frame alone,
+processor time that of all ranks over a frame. Ratios are medians over the turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from itertools import accumulate
+from pathlib import Path
+from statistics import median
+
+from codegen.bundle import write_bundle
+from dse.inputs import Cnn, read_cnn
+from model.mapping import Mapping
+from model.platform import Platform
+from runtime.bench import Bench
+from runtime.launch import run
+from runtime.options import Options
+from runtime.trace import Trace
+
+BLOCKING = '''
+
+def wait(test):
+    """MPI's own."""
+    request = test.__self__
+    getattr(request, "_request", request).Wait()
+'''
+POLICIES = {"ours": "", "polling": '\nSPIN_S = float("inf")\n', "MPI's wait": BLOCKING}
+"""What is added at the end of a bundle's ``runtime/communicator.py``."""
+
+
+def stretches(cnn: Cnn, ranks: int) -> Mapping:
+    """Layers in their order, as many MACs to each rank as can be."""
+    ends = list(accumulate(layer.macs for layer in cnn.graph.layers))
+    return Mapping.whole(cnn.graph, [min(ranks - 1, ranks * end // (ends[-1] + 1)) for end in ends])
+
+
+def cluster(ranks: int) -> Platform:
+    """So many devices on this machine, one thread each."""
+    lines = [f"local{i}, address=localhost, slots=0, threads=1" for i in range(ranks)]
+    return Platform.parse("\n".join(lines), "local")
+
+
+def copies(cnn: Cnn, ranks: int, folder: Path) -> dict[str, Path]:
+    """A bundle for each policy."""
+    made = folder / "bundle"
+    write_bundle(cnn.graph, cluster(ranks), stretches(cnn, ranks), cnn.source, made, force=False)
+    found = {}
+    for number, (name, more) in enumerate(POLICIES.items()):
+        found[name] = shutil.copytree(made, folder / str(number))
+        with (found[name] / "runtime" / "communicator.py").open("a") as file:
+            file.write(more)
+    return found
+
+
+def measure(bundle: Path, frames: int) -> Bench:
+    """One turn."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        run(bundle, Options(frames, warmup=5, barrier=True, report=str(report)))
+        return Bench.from_trace(Trace.from_json(report.read_text()))
+
+
+def processor_s(found: Bench) -> float:
+    """Of all ranks, over a frame."""
+    return sum(rank.processor_s for rank in found.ranks)
+
+
+def wait_s(found: Bench) -> float:
+    """The same of waiting, in seconds that went by."""
+    return sum(rank.wait_s for rank in found.ranks)
+
+
+def report(found: dict[str, list[Bench]]) -> None:
+    """A line for each policy; ratios are to the one that polls, turn by turn."""
+    for name, turns in found.items():
+        pairs = list(zip(turns, found["polling"], strict=True))
+        latency = median(a.median_s / b.median_s for a, b in pairs)
+        processor = median(processor_s(a) / processor_s(b) for a, b in pairs)
+        milliseconds = [median(map(of, turns)) * 1e3 for of in (lambda b: b.median_s, wait_s, processor_s)]
+        print(
+            "{:11} latency {:7.2f} ms (x {:.3f}), ranks wait {:7.2f} ms, processor time {:7.2f} ms (x {:.3f})".format(
+                name, milliseconds[0], latency, *milliseconds[1:], processor
+            )
+        )
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cnn", default="zoo:densenet121")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--frames", type=int, default=60)
+    parser.add_argument("--repeat", type=int, default=5)
+    arguments = parser.parse_args()
+    cnn = read_cnn(arguments.cnn, [], False)
+    with tempfile.TemporaryDirectory() as folder:
+        bundles = copies(cnn, arguments.ranks, Path(folder))
+        found: dict[str, list[Bench]] = {name: [] for name in bundles}
+        for _ in range(arguments.repeat):
+            for name, bundle in bundles.items():
+                found[name].append(measure(bundle, arguments.frames))
+    print(f"{cnn.graph.name} on {arguments.ranks} ranks, {arguments.repeat} turns of {arguments.frames} frames")
+    report(found)
+
+
+if __name__ == "__main__":
+    main()
