@@ -68,7 +68,7 @@ class _Weaver:
         if len(row) == 1:
             self.home.update(dict.fromkeys(layer.outputs, row[0].device))
         else:
-            self._gather(layer, (*own.after, own.node)[0], self._gatherer(layer))
+            self._gather(layer, (own.node, *own.after)[-1], self._gatherer(layer))
 
     def _gather(self, layer: Layer, node: onnx.NodeProto, device: int) -> None:
         """Follow a split layer, which has one output, by the ``Identity``. Outputs of the network keep their name."""

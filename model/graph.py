@@ -44,8 +44,9 @@ class Layer:
     node:    the node itself: attributes, inputs, outputs ("" = optional input left out)
     macs:    multiply-accumulates of the whole layer (see ``model.macs``)
     origins: nodes of the file whose work this layer does: itself, and what was folded into it
-    before:  DequantizeLinear of inputs of ``node``; after: QuantizeLinear of outputs of it. The tensors between them
-             and ``node`` exist inside the layer only
+    before:  DequantizeLinear of inputs of ``node``
+    after:   what follows ``node``: QuantizeLinear of its outputs, maybe a Relu or Clip before it. Tensors between
+             these nodes exist inside the layer only
     """
 
     index: int
@@ -66,12 +67,14 @@ class Layer:
     @property
     def outputs(self) -> tuple[str, ...]:
         """Names of the outputs that exist; quantised where they are."""
-        quantised = {q.input[0]: q.output[0] for q in self.after}
-        return tuple(quantised.get(name, name) for name in self.node.output if name)
+        found = list(self.node.output)
+        for node in self.after:
+            found[found.index(node.input[0])] = node.output[0]
+        return tuple(name for name in found if name)
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of the scales and zero points of its quantisation: constants."""
+        """Names of the other constants of ``before`` and ``after``: scales and zero points, bounds of a Clip."""
         return tuple(name for node in (*self.before, *self.after) for name in node.input[1:] if name)
 
     @cached_property

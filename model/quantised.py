@@ -3,7 +3,7 @@
 Exporters write ``DequantizeLinear -> Conv -> QuantizeLinear``, which ONNX Runtime runs as one integer kernel. So that
 the three stay together on every device, and the quantised tensor is what moves between devices, a DequantizeLinear
 goes to each reader of what it makes (to repeat it is cheap and exact), and a QuantizeLinear to the maker of what it
-reads, where nobody else reads that. Any other one stays a layer like all operators.
+reads, where nobody else reads that; a Relu between them goes along. Any other one stays a layer like all operators.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from model.rule import WHOLE, Need
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 INTEGERS = frozenset({"int8", "uint8", "int16", "uint16", "int32"})
 """Quantised types that are absorbed; elements of less than a byte are not."""
+ACTIVATIONS = frozenset({"Relu", "Clip"})
+"""What exporters leave between an operator and its QuantizeLinear, which does its work as well where it saturates."""
 READ_VALUES = frozenset({"Pad", "Resize", "Upsample"})
 """Operators whose rules read the values of constants: these must be what the operator sees."""
 
@@ -49,20 +51,27 @@ def _before(layer: Layer, openers: dict[str, onnx.NodeProto], constants: Contain
 def _close(
     layers: list[Layer], tensors: dict[str, Tensor], constants: Container[str], outputs: tuple[str, ...]
 ) -> list[Layer]:
-    """Every QuantizeLinear that is the only reader of a layer's output goes to that layer."""
+    """Every QuantizeLinear that alone reads what a layer makes goes to that layer; so does an activation between."""
     read = Counter(name for layer in layers for name in layer.inputs)
     read.update(outputs)
-    once = {name for layer in layers for name in layer.outputs if read[name] == 1}
-    closers = {
-        layer.inputs[0]: layer.node
-        for layer in layers
-        if layer.op == QUANTIZE and layer.node.input[0] in once and _is_usual(layer.node, tensors, constants)
-    }
+    makers = {name: layer for layer in layers for name in layer.outputs if read[name] == 1}
+    chains: dict[str, list[Layer]] = {}
+    for layer in layers:
+        if layer.op == QUANTIZE and layer.node.input[0] in makers and _is_usual(layer.node, tensors, constants):
+            maker = makers[layer.node.input[0]]
+            chain = [maker, layer] if _is_activation(maker, constants) and maker.node.input[0] in makers else [layer]
+            chains[chain[0].node.input[0]] = chain
+    gone = {layer.index for chain in chains.values() for layer in chain}
     return [
-        replace(layer, after=tuple(closers[name] for name in layer.outputs if name in closers))
+        replace(layer, after=tuple(i.node for name in layer.outputs for i in chains.get(name, ())))
         for layer in layers
-        if closers.keys().isdisjoint(layer.inputs)
+        if layer.index not in gone
     ]
+
+
+def _is_activation(layer: Layer, constants: Container[str]) -> bool:
+    """Whether ONNX Runtime may run a layer as the end of the integer kernel before it."""
+    return layer.op in ACTIVATIONS and all(name in constants for name in layer.node.input[1:] if name)
 
 
 def _is_usual(node: onnx.NodeProto, tensors: dict[str, Tensor], constants: Container[str]) -> bool:
