@@ -12,7 +12,7 @@ import jinja2
 
 import runtime
 from runtime.errors import CleaveError
-from runtime.plan import Plan, RankPlan, Recv, Run, Send
+from runtime.plan import Box, Plan, RankPlan, Recv, Run, Send
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
 
@@ -94,15 +94,19 @@ def _check_hosts(plan: Plan) -> None:
 def _program(templates: jinja2.Environment, plan: Plan, rank: RankPlan) -> str:
     variable = {buffer.name: f"b{i}" for i, buffer in enumerate(rank.buffers)}
     steps = _numbered(rank)
+
+    def of(kind: type) -> list[tuple[str, Any]]:
+        return [(name, step) for name, step in steps if isinstance(step, kind)]
+
     return templates.get_template("rank.py.j2").render(
         rank=rank,
         ranks=len(plan.ranks),
         headline=f"Rank {rank.rank} of {len(plan.ranks)} on {rank.device}, for {plan.cnn}: {_summary(rank)}.",
         variable=variable,
-        buffers=[dict(vars(b), variable=variable[b.name]) for b in rank.buffers],
-        segments=[dict(vars(step), variable=name) for name, step in steps if isinstance(step, Run)],
-        receives=[dict(vars(step), variable=name) for name, step in steps if isinstance(step, Recv)],
-        sends=[dict(vars(s), variable=name, index=_index(rank, s)) for name, s in steps if isinstance(s, Send)],
+        buffers=[dict(vars(b), variable=variable[b.name], index=_index(rank, b.within, b.box)) for b in rank.buffers],
+        segments=[dict(vars(run), variable=name) for name, run in of(Run)],
+        receives=[dict(vars(receive), variable=name) for name, receive in of(Recv)],
+        sends=[dict(vars(s), variable=name, index=_index(rank, s.buffer, s.box)) for name, s in of(Send)],
         lines=[_line(name, step) for name, step in steps],
     )
 
@@ -147,10 +151,10 @@ def _summary(rank: RankPlan) -> str:
     )
 
 
-def _index(rank: RankPlan, send: Send) -> str:
-    """The box as a Python index; dimensions at the end that are whole are left out."""
-    shape = rank.buffer(send.buffer).shape
-    box = list(send.box)
+def _index(rank: RankPlan, buffer: str | None, of: Box) -> str:
+    """A box of a buffer as a Python index; dimensions at the end that are whole are left out."""
+    shape = rank.buffer(buffer).shape if buffer else ()
+    box = list(of)
     while box and box[-1] == (0, shape[len(box) - 1]):
         box.pop()
     return f"[{', '.join(f'{start}:{stop}' for start, stop in box)}]" if box else ""

@@ -80,8 +80,10 @@ class _Cutter:
         self.joined: dict[Piece, str] = {}
         self.trimmed: set[str] = set()
         self.opened: set[str] = set()
-        for name in run.inputs:
-            self._hold(self.pieces[name])
+        self.inputs = [self.pieces[name] for name in run.inputs]
+        for piece in self.inputs:
+            if not any(pieces.contains(piece, other) for other in self.inputs):
+                self._hold(piece)
 
     def segment(self) -> Segment:
         for part in self.run.parts:
@@ -252,7 +254,7 @@ class _Cutter:
     def _have(self, wanted: Piece) -> str:
         """Name of a value that is ``wanted`` exactly; put together from what the segment holds where need be."""
         held = self.held.get(wanted.tensor, [])
-        if wanted in held:
+        if wanted in held or wanted in self.inputs:
             return pieces.name(self.graph, wanted)
         if wanted not in self.joined:
             found = pieces.parts_of(wanted, held)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from model import boxes
@@ -58,6 +58,12 @@ def intersection(piece: Piece, wanted: Piece) -> Piece:
     return Piece(piece.tensor, box, piece.terms)
 
 
+def contains(piece: Piece, other: Piece) -> bool:
+    """Whether ``other`` is a part of ``piece``, and not all of it. Partial sums are no part of one another."""
+    of_piece = piece.tensor == other.tensor and piece.terms is None and intersection(other, piece) == other
+    return of_piece and piece != other
+
+
 def is_empty(piece: Piece) -> bool:
     """Whether the box has no element."""
     return any(start >= stop for start, stop in piece.box)
@@ -67,6 +73,23 @@ def parts_of(wanted: Piece, held: Iterable[Piece]) -> list[tuple[Piece, Piece]]:
     """Those of ``held`` that ``wanted`` is made of, each with its part inside, in the order in which they join."""
     found = [(intersection(piece, wanted), piece) for piece in held]
     return [(piece, part) for part, piece in sorted(found) if not is_empty(part)]
+
+
+def is_stack(parts: Sequence[Piece]) -> bool:
+    """Whether pieces that make up a larger one lie one after the other in its memory: in C order, no axis before the
+    one along which they are parts has more than one element. Partial sums do not: they are added.
+    """
+    if parts[0].terms is not None:
+        return False
+    first, second = parts[0].box, parts[1].box
+    axis = next(k for k, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
+    return all(stop - start == 1 for start, stop in first[:axis])
+
+
+def inside(graph: Graph, part: Piece, of: Piece) -> Box:
+    """Where ``part`` is in the memory of the larger piece ``of``, all dimensions."""
+    box = [(c - a, d - a) for (a, _), (c, d) in zip(of.box, part.box, strict=True)]
+    return (*box, *[(0, n) for n in shape(graph, of)[len(box) :]])
 
 
 def name(graph: Graph, piece: Piece) -> str:

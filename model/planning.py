@@ -43,7 +43,11 @@ class _Segment:
 
 @dataclass(eq=False)
 class _Rank:
-    """A rank that is being built."""
+    """A rank that is being built.
+
+    held:   pieces that are there, by tensor; home: the segment that makes a piece
+    within: pieces that lie in the buffer of a larger one
+    """
 
     device: int
     steps: list[_Segment | Recv | Send] = field(default_factory=list)
@@ -51,6 +55,7 @@ class _Rank:
     held: dict[str, list[Piece]] = field(default_factory=dict)
     home: dict[Piece, _Segment] = field(default_factory=dict)
     buffers: dict[Piece, None] = field(default_factory=dict)
+    within: dict[Piece, Piece] = field(default_factory=dict)
     received: set[int] = field(default_factory=set)
     inputs: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
@@ -64,6 +69,26 @@ class _Rank:
 
     def hold(self, piece: Piece) -> None:
         self.held.setdefault(piece.tensor, []).append(piece)
+
+    def read(self, wanted: Piece, segment: _Segment) -> None:
+        """Note that ``segment`` reads a piece: from one buffer if its parts can lie side by side there, else each."""
+        parts = pieces.parts_of(wanted, self.held.get(wanted.tensor, []))
+        if not any(piece in segment.made for piece, _ in parts) and self.lay(wanted, parts):
+            segment.inputs[wanted] = None
+            return
+        for piece, _ in parts:
+            self.use(piece, segment)
+
+    def lay(self, wanted: Piece, parts: list[tuple[Piece, Piece]]) -> bool:
+        """Have pieces lie side by side in one buffer; false where they cannot."""
+        side_by_side = [piece for piece, part in parts if piece == part and self.within.get(piece, wanted) == wanted]
+        if len(parts) < 2 or len(side_by_side) < len(parts) or not pieces.is_stack(side_by_side):
+            return False
+        self.buffers[wanted] = None
+        for piece in side_by_side:
+            self.within[piece] = wanted
+            self.export(piece)
+        return True
 
     def use(self, piece: Piece, segment: _Segment) -> None:
         """Note that ``segment`` reads a piece: what it did not make itself comes from a buffer."""
@@ -164,21 +189,20 @@ class _Planner:
         for k, name in enumerate(layer.inputs):
             if not name or self.graph.is_constant(name):
                 continue
-            wanted = pieces.needed(self.graph, name, rule.needs[k] if rule else boxes.WHOLE, *part)
-            for piece, _ in pieces.parts_of(wanted, rank.held.get(name, [])):
-                rank.use(piece, segment)
+            rank.read(pieces.needed(self.graph, name, rule.needs[k] if rule else boxes.WHOLE, *part), segment)
         for tensor in range(self.g.tensor_ptr[task], self.g.tensor_ptr[task + 1]):
             made = self._piece(tensor, shard)
             segment.made.add(made)
             rank.home[made] = segment
 
     def _output(self, rank: _Rank, name: str) -> None:
-        """A result of the network: it is there whole, or its pieces are joined in a segment."""
+        """A result of the network: it is there whole, or its pieces lie side by side, or a segment joins them."""
         rank.outputs.append(name)
         whole = pieces.whole(self.graph, name)
-        if whole not in rank.held[name]:
+        parts = pieces.parts_of(whole, rank.held[name])
+        if whole not in rank.held[name] and not rank.lay(whole, parts):
             segment = rank.segment()
-            for piece in rank.held[name]:
+            for piece, _ in parts:
                 rank.use(piece, segment)
             rank.home[whole] = segment
         rank.export(whole)
@@ -196,15 +220,20 @@ class _Planner:
             rank.steps.append(self._send_step(held, sent, dest, self.tag_of[message]))
 
     def _send_step(self, held: Piece, sent: Piece, dest: int, tag: int) -> Send:
-        inside = [(c - a, d - a) for (a, _), (c, d) in zip(held.box, sent.box, strict=True)]
-        rest = [(0, n) for n in pieces.shape(self.graph, held)[len(inside) :]]
-        return Send(self._name(held), dest, tag, (*inside, *rest))
+        return Send(self._name(held), dest, tag, pieces.inside(self.graph, sent, held))
 
     def _whole(self, name: str) -> Buffer:
         return self._buffer(pieces.whole(self.graph, name))
 
-    def _buffer(self, piece: Piece) -> Buffer:
-        return Buffer(self._name(piece), pieces.shape(self.graph, piece), self.graph.tensors[piece.tensor].dtype)
+    def _buffer(self, piece: Piece, within: Piece | None = None) -> Buffer:
+        place = (self._name(within), pieces.inside(self.graph, piece, within)) if within else ()
+        dtype = self.graph.tensors[piece.tensor].dtype
+        return Buffer(self._name(piece), pieces.shape(self.graph, piece), dtype, *place)
+
+    def _buffers(self, rank: _Rank) -> tuple[Buffer, ...]:
+        """Those of a rank; buffers within others come last."""
+        in_order = sorted(rank.buffers, key=rank.within.__contains__)
+        return tuple(self._buffer(piece, rank.within.get(piece)) for piece in in_order)
 
     def _rank_plan(self, number: int, rank: _Rank) -> RankPlan:
         device = self.platform.devices[rank.device]
@@ -219,7 +248,7 @@ class _Planner:
             provider=device.provider,
             inputs=tuple(rank.inputs),
             outputs=tuple(rank.outputs),
-            buffers=tuple(self._buffer(p) for p in rank.buffers),
+            buffers=self._buffers(rank),
             steps=self._steps(number, rank),
             arena=device.arena,
         )

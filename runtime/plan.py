@@ -26,11 +26,16 @@ class Buffer:
     name:   the tensor's name in the CNN; a piece carries its box: ``conv1[:,0:48]``. Unique on its rank.
     shape:  of the piece, in elements
     dtype:  numpy name, ``float32``
+    within: name of the buffer that it is a part of: pieces that lie side by side are one input of a segment, without
+            a copy. None where it has memory of its own
+    box:    which part of that buffer, all dimensions; in one piece of memory
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
+    within: str | None = None
+    box: Box = ()
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,7 @@ class RankPlan:
     threads:  intra-op threads of ONNX Runtime
     provider: ONNX Runtime execution provider, ``CPUExecutionProvider``
     inputs, outputs: buffers that the rank fills from, or hands to, the outside: the CNN's own inputs and outputs
-    buffers:  every buffer of the rank, allocated once
+    buffers:  every buffer of the rank, allocated once; those that are parts of others come after them
     arena:    whether ONNX Runtime keeps the memory of a frame for the next one: faster, but takes more of it
     """
 

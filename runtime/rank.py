@@ -87,6 +87,11 @@ class Rank:
         self._buffers.append((name, array))
         return array
 
+    def part(self, name: str, array: np.ndarray) -> np.ndarray:
+        """A buffer that lies inside another one: ``array`` is that part of it."""
+        self._buffers.append((name, array))
+        return array
+
     def input(self, name: str, buffer: np.ndarray) -> None:
         """``buffer`` is an input of the CNN: filled before every frame."""
         self.inputs[name] = buffer
@@ -136,9 +141,9 @@ class Rank:
         self.records.append((kind, name, start, time.perf_counter()))
 
     def _name(self, box: np.ndarray) -> str:
-        """The name of the buffer that a box is a part of."""
+        """The name of the buffer that a box is a part of: the smallest one, and those inside others come last."""
         address = box.ctypes.data
-        for name, array in self._buffers:
+        for name, array in reversed(self._buffers):
             if array.ctypes.data <= address < array.ctypes.data + max(array.nbytes, 1):
                 return name
         raise ValueError("a message is no part of any buffer of this rank")

@@ -24,7 +24,7 @@ from model.load import load
 from model.mapping import Mapping, Shard, extent
 from model.planning import Planned, plan
 from model.platform import Platform
-from runtime.plan import Plan, Recv, Run, Send
+from runtime.plan import RankPlan, Recv, Run, Send
 
 Arrays = dict[str, np.ndarray]
 Shape = tuple[int, ...]
@@ -202,10 +202,41 @@ def run_mapping(graph: Graph, mapping: Mapping, devices: int, feeds: Arrays) -> 
     return run_plan(graph, plan(graph, cluster, mapping), feeds)
 
 
+class Memory:
+    """The buffers of a rank, those within others included. A value is there once it, or all parts of it, are filled."""
+
+    def __init__(self, rank: RankPlan, feeds: Arrays) -> None:
+        self._arrays: Arrays = {}
+        self._parts: dict[str, set[str]] = {}
+        self._filled: set[str] = set()
+        for b in rank.buffers:
+            if b.within is None:
+                self._arrays[b.name] = np.zeros(b.shape, b.dtype)
+            else:
+                view = self._arrays[b.within][tuple(slice(*interval) for interval in b.box)]
+                assert view.shape == b.shape
+                assert view.flags.c_contiguous
+                self._arrays[b.name] = view
+                self._parts.setdefault(b.within, set()).add(b.name)
+        for name in rank.inputs:
+            self.fill(name, feeds[name])
+
+    def fill(self, name: str, value: np.ndarray) -> None:
+        """Put a value into its buffer, which it must fit."""
+        array = self._arrays[name]
+        assert (array.shape, array.dtype) == (value.shape, value.dtype)
+        array[...] = value
+        self._filled.add(name)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        assert name in self._filled or self._parts.get(name, {name}) <= self._filled, f"{name} is not there yet"
+        return self._arrays[name]
+
+
 def run_plan(graph: Graph, planned: Planned, feeds: Arrays) -> Arrays:
     """Run all ranks, each as far as it gets, in turn. Fails where a value is missing or of another shape."""
     ranks = planned.plan.ranks
-    held: list[Arrays] = [{name: feeds[name] for name in rank.inputs} for rank in ranks]
+    held = [Memory(rank, feeds) for rank in ranks]
     mail: dict[tuple[int, int, int], np.ndarray] = {}
     at = [0] * len(ranks)
     while any(at[r.rank] < len(r.steps) for r in ranks):
@@ -216,29 +247,22 @@ def run_plan(graph: Graph, planned: Planned, feeds: Arrays) -> Arrays:
                 if isinstance(step, Recv):
                     if (step.source, rank.rank, step.tag) not in mail:
                         break
-                    values[step.buffer] = mail.pop((step.source, rank.rank, step.tag))
-                    _check_buffer(planned.plan, rank.rank, step.buffer, values[step.buffer])
+                    values.fill(step.buffer, mail.pop((step.source, rank.rank, step.tag)))
                 elif isinstance(step, Send):
                     box = tuple(slice(start, stop) for start, stop in step.box)
                     assert (rank.rank, step.dest, step.tag) not in mail
-                    mail[rank.rank, step.dest, step.tag] = np.asarray(values[step.buffer][box])
+                    mail[rank.rank, step.dest, step.tag] = values[step.buffer][box].copy()
                 else:
                     made = run_whole(
                         segment(graph, planned, step).model(), {name: values[name] for name in step.inputs}
                     )
                     assert tuple(made) == step.outputs
                     for name, value in made.items():
-                        _check_buffer(planned.plan, rank.rank, name, value)
-                    values.update(made)
+                        values.fill(name, value)
                 at[rank.rank] += 1
         assert sum(at) > before, f"the ranks wait for one another: {at}"
     assert not mail
     return {name: held[rank.rank][name] for rank in ranks for name in rank.outputs}
-
-
-def _check_buffer(plan_: Plan, rank: int, name: str, value: np.ndarray) -> None:
-    buffer = plan_.ranks[rank].buffer(name)
-    assert (buffer.shape, buffer.dtype) == (value.shape, value.dtype.name)
 
 
 def runs(planned: Planned) -> list[Run]:

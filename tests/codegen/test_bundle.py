@@ -203,7 +203,7 @@ def test_segments_of_one_layer_on_many_ranks_are_named_in_order(tmp_path: Path) 
     mapping = Mapping.of(Shard(0, 2 * i, 2 * i + 2, 11 - i) for i in range(12))
     write_bundle(graph, cluster, mapping, source(graph, False, {}), tmp_path / "out", force=False)
     assert (tmp_path / "out" / "rank_11.py").is_file()
-    assert (tmp_path / "out" / "rank11" / "segment001.onnx").is_file()
+    assert (tmp_path / "out" / "rank11" / "segment000.onnx").is_file()
     assert verify(tmp_path / "out", graph.path, frames=1).passed
 
 

@@ -26,6 +26,7 @@ from tests.tiny_cnn import (
     node,
     platform,
     random_mapping,
+    runs,
     six_layers,
     weight,
 )
@@ -69,7 +70,14 @@ def test_a_plan_by_hand(tmp_path: Path) -> None:
         Send("x", 1, 0, x),
         Run("rank00/segment000.onnx", (Part("l1", 1, 0, 6), Part("l2", 1, 0, 6)), ("x",), ("relu[:,0:6]",)),
         Recv("relu[:,6:10]", 1, 0),
-        Run("rank00/segment001.onnx", parts, ("relu[:,0:6]", "relu[:,6:10]"), ("y",)),
+        Run("rank00/segment001.onnx", parts, ("relu",), ("y",)),
+    )
+    assert ranks[0].buffers == (
+        Buffer("x", (1, 3, 8, 8), "float32"),
+        Buffer("relu", (1, 10, 6, 6), "float32"),
+        Buffer("y", (1, 10), "float32"),
+        Buffer("relu[:,6:10]", (1, 4, 6, 6), "float32", "relu", ((0, 1), (6, 10), (0, 6), (0, 6))),
+        Buffer("relu[:,0:6]", (1, 6, 6, 6), "float32", "relu", ((0, 1), (0, 6), (0, 6), (0, 6))),
     )
     assert ranks[1].steps == (
         Recv("x", 0, 0),
@@ -109,9 +117,18 @@ def test_an_output_in_pieces_is_joined_where_its_first_piece_is(tmp_path: Path) 
     mapping = Mapping.of([Shard(0, 0, 2, 1), Shard(0, 2, 6, 0), Shard(1, 0, 6, 2), Shard(2, 0, 8, 2)])
     p = planned(graph, mapping)
     assert [r.outputs for r in p.plan.ranks] == [(), ("mid",), ("y",)]
-    last = p.plan.ranks[1].runs[-1]
-    assert (last.parts, last.inputs, last.outputs) == ((), ("mid[:,0:2]", "mid[:,2:6]"), ("mid",))
+    assert {b.name for b in p.plan.ranks[1].buffers if b.within == "mid"} == {"mid[:,0:2]", "mid[:,2:6]"}
+    assert all(run.parts for run in runs(p))
     assert_cut_exactly(graph, mapping, DEVICES)
+
+
+def test_an_output_in_pieces_that_are_not_in_one_piece_of_memory_is_joined_by_a_segment(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, six_layers())
+    whole = [Shard(layer, 0, stop, 0) for layer, stop in ((2, 10), (3, 90), (4, 10), (5, 10))]
+    rows = [Shard(layer, *box, 2) for layer in (0, 1) for box in ((0, 2, 0), (2, 6, 1))]
+    first = planned(graph, Mapping.of([*rows, *whole])).plan.ranks[0]
+    assert first.runs[-1].inputs == ("relu[:,:,0:2]", "relu[:,:,2:6]")
+    assert not any(b.within for b in first.buffers)
 
 
 def test_names_of_pieces_differ_from_names_of_tensors(tmp_path: Path) -> None:
@@ -156,15 +173,21 @@ def test_segments_end_only_at_communication(graph: Graph, draw: random.Random) -
 def test_buffers_are_filled_once_before_they_are_read_and_none_is_idle(graph: Graph, draw: random.Random) -> None:
     p = planned(graph, random_mapping(draw, graph, DEVICES)).plan
     for rank in p.ranks:
-        filled, read = list(rank.inputs), set(rank.outputs)
+        parts: dict[str, set[str]] = {}
+        for buffer in rank.buffers:
+            if buffer.within:
+                parts.setdefault(buffer.within, set()).add(buffer.name)
+        filled, read = list(rank.inputs), set[str]()
         for step in rank.steps:
             reads = step.inputs if isinstance(step, Run) else (step.buffer,) if isinstance(step, Send) else ()
-            assert set(reads) <= set(filled)
-            read.update(reads)
+            smallest = set().union(*(parts.get(name, {name}) for name in reads))
+            assert smallest <= set(filled)
+            read.update(smallest)
             filled += step.outputs if isinstance(step, Run) else (step.buffer,) if isinstance(step, Recv) else ()
+        ends = set[str]().union(*(parts.get(name, {name}) for name in rank.outputs))
         assert len(set(filled)) == len(filled)
-        assert set(rank.outputs) <= set(filled)
-        assert {b.name for b in rank.buffers} == set(filled) == read
+        assert ends <= set(filled)
+        assert {b.name for b in rank.buffers} - set(parts) == set(filled) == read | ends
         assert len({b.name for b in rank.buffers}) == len(rank.buffers)
     assert sorted(n for r in p.ranks for n in r.inputs) == sorted(graph.inputs)
     assert sorted(n for r in p.ranks for n in r.outputs) == sorted(graph.outputs)
