@@ -48,6 +48,8 @@ def layer_rows(graph: Graph) -> list[dict[str, Any]]:
             "index": layer.index,
             "name": layer.name,
             "op": layer.op,
+            "types": [graph.tensors[names[0]].dtype for names in (layer.inputs, layer.outputs) if names],
+            "quantised": bool(layer.before or layer.after),
             "output": list(graph.tensors[layer.outputs[0]].shape),
             "macs": layer.macs,
             "weights_bytes": graph.weight_bytes(layer),
@@ -65,7 +67,7 @@ def layers(console: Console, graph: Graph, rows: list[dict[str, Any]]) -> None:
         [
             r["index"],
             r["name"],
-            r["op"],
+            f"{r['op']} ({' to '.join(dict.fromkeys(r['types']))})" if r["quantised"] else r["op"],
             "x".join(map(str, r["output"])),
             f"{r['macs']:,}",
             f"{r['weights_bytes']:,}",
@@ -75,7 +77,7 @@ def layers(console: Console, graph: Graph, rows: list[dict[str, Any]]) -> None:
     ]
     console.print(table(["#", "layer", "op", "output", "MACs", "weights B", "split"], cells, text=4), markup=False)
     macs, weights = sum(r["macs"] for r in rows), sum(graph.tensors[n].size_bytes for n in graph.constants)
-    nodes = sum(len(r["origins"]) for r in rows)
+    nodes = len({name for r in rows for name in r["origins"]})
     line(console, f"{graph.name}: {len(rows)} layers for {nodes} nodes of the file, {macs / 1e6:,.1f} M MACs, "
          f"{weights / 1e6:,.1f} MB of weights, {sum(r['lop'] for r in rows)} layers can be split (LOP)")  # fmt: skip
 

@@ -276,7 +276,9 @@ def _activations(
         if info is None or shape is None:
             node = makers.get(name)
             where = f"layer '{node.name or node.output[0]}': operator '{node.op_type}': " if node else ""
-            problems.append(f"{path}: {where}the shape of '{name}' is not known before running; it cannot be cut")
+            of_ort = node is not None and node.domain and "QLinear" in node.op_type
+            hint = "; export quantised networks in QDQ form" if of_ort else ""
+            problems.append(f"{path}: {where}the shape of '{name}' is not known before running; it cannot be cut{hint}")
         else:
             found.append(Tensor(name, shape, _dtype(info.type.tensor_type.elem_type)))
     if problems:
