@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model.arrays import GraphArrays, Ints
-from model.boxes import AXES, PARTIAL
+from model.boxes import AXES, PARTIAL, ROWS
 from model.compiled import allocating, inlined, kernel
 from model.mapping import Mapping
 
@@ -84,10 +84,31 @@ def held_axis(s: Shards, maker: int) -> int:
 
 
 @inlined
-def touches(s: Shards, shard: int, along: int, axis: int, low: int, high: int) -> bool:
-    """Whether the need for ``low..high`` of ``axis`` meets what ``shard``, divided ``along`` an axis, holds."""
+def offered(s: Shards, maker: int, shard: int, along: int, device: int) -> tuple[int, int]:
+    """What ``device`` takes of ``shard``, one of those that task ``maker`` is divided into ``along`` an axis.
+
+    Its own device takes all of it. Rows may be on several devices (fused tiles): another one takes those that it does
+    not have itself, each from the first shard that has it.
+    """
+    low, high = s.start[shard], s.stop[shard]
+    if along != ROWS or s.device[shard] == device:
+        return low, high
+    if shard > s.ptr[maker]:
+        low = max(low, s.stop[shard - 1])
+    for other in range(shard + 1, s.ptr[maker + 1]):
+        if s.start[other] < high and s.device[other] == device:
+            high = s.start[other]
+    return low, high
+
+
+@inlined
+def touches(s: Shards, maker: int, shard: int, along: int, device: int, axis: int, low: int, high: int) -> bool:
+    """Whether the need of ``device`` for ``low..high`` of ``axis`` meets what it takes of ``shard``."""
+    begin, end = offered(s, maker, shard, along, device)
+    if along >= 0 and begin >= end:
+        return False
     if axis >= 0 and axis == along:
-        return max(low, s.start[shard]) < min(high, s.stop[shard])
+        return max(low, begin) < min(high, end)
     return axis < 0 or low < high
 
 
@@ -136,7 +157,7 @@ def _receive(g: GraphArrays, s: Shards, task: int, shard: int, n_devices: int, m
         axis, low, high = needed(g, s, edge, task, shard)
         pieces = 0
         for source in range(s.ptr[maker], s.ptr[maker + 1]):
-            if not touches(s, source, along, axis, low, high):
+            if not touches(s, maker, source, along, device, axis, low, high):
                 continue
             pieces += 1
             if s.device[source] != device:
@@ -152,19 +173,21 @@ def _send(
     g: GraphArrays, s: Shards, tensor: int, shard: int, slot: int, n_devices: int, m: Messages, count: int
 ) -> int:
     """Emit one message to each device that needs some of the shard's piece of ``tensor``; returns the count so far."""
-    here, along = s.device[shard], held_axis(s, g.tensor_task[tensor])
+    here, maker = s.device[shard], g.tensor_task[tensor]
+    along = held_axis(s, maker)
     m.last_use[slot] = -1
     m.high[:, 0] = 0
     for use in range(g.use_ptr[tensor], g.use_ptr[tensor + 1]):
         task, edge = g.use_task[use], g.use_edge[use]
         for reader in range(s.ptr[task], s.ptr[task + 1]):
             axis, low, high = needed(g, s, edge, task, reader)
-            if not touches(s, shard, along, axis, low, high):
+            device = s.device[reader]
+            if not touches(s, maker, shard, along, device, axis, low, high):
                 continue
-            if s.device[reader] == here:
+            if device == here:
                 m.last_use[slot] = task
             else:
-                _widen(g, s, m, s.device[reader], tensor, shard, along, axis, low, high)
+                _widen(g, s, m, device, tensor, shard, along, axis, low, high)
     for device in range(n_devices):
         if m.high[device, 0] > 0:
             m.shard[count], m.tensor[count], m.device[count] = shard, tensor, device
@@ -193,7 +216,7 @@ def _widen(
     for k in range(AXES):
         begin, end = 0, g.tensor_size[tensor, k]
         if k == along:
-            begin, end = s.start[shard], s.stop[shard]
+            begin, end = offered(s, g.tensor_task[tensor], shard, along, device)
         if k == axis:
             begin, end = max(begin, low), min(end, high)
         m.low[device, k] = begin if first else min(m.low[device, k], begin)

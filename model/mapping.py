@@ -26,7 +26,8 @@ class Shard:
     layer:  index into ``Graph.layers``
     start, stop: zero-based, half-open, in elements of ``axis``; the whole layer is one shard ``0..size``
     device: index into ``Platform.devices``
-    axis:   output axis that is split: 0 = samples, 1 = channels (LOP), 2 = rows (neighbours exchange a halo);
+    axis:   output axis that is split: 0 = samples, 1 = channels (LOP), 2 = rows (neighbours exchange a halo, or each
+            computes some rows of the other's itself: boxes of rows may overlap, see ``model.tiles``);
             3 = input channels (LIP): each shard makes a partial sum of the whole output (``boxes.PARTIAL``)
     """
 
@@ -174,33 +175,47 @@ def _check_layer(graph: Graph, layer: Layer, shards: list[Shard]) -> list[str]:
     if not 0 <= axis < boxes.KINDS:
         return [f"{where}: there is no axis {axis} to split (0 samples, 1 channels, 2 rows, 3 input channels)"]
     size = extent(graph, layer, axis)
-    problems = _check_cover(where, shards, size, boxes.KIND_NAMES[axis])
+    problems = _check_cover(where, shards, size, axis)
     whole = len(shards) == 1 and not problems
     rule = boxes.rule(graph, layer, axis)
     if not whole and rule is None:
         problems.append(f"{where}: operator {layer.op} cannot be split by {boxes.KIND_NAMES[axis]} here; keep it whole")
     elif not whole and rule is not None:
         problems += [
-            f"{where}: the cut at {s.stop} lies inside a group of {rule.grain} channels; cut at a multiple of it"
-            for s in shards
-            if s.stop % rule.grain and s.stop < size
+            f"{where}: the cut at {cut} lies inside a group of {rule.grain} {boxes.KIND_NAMES[axis]}; "
+            "cut at a multiple of it"
+            for cut in sorted({edge for s in shards for edge in (s.start, s.stop)} - {size})
+            if cut % rule.grain
         ]
     return problems
 
 
-def _check_cover(where: str, shards: list[Shard], size: int, what: str) -> list[str]:
+def _check_cover(where: str, shards: list[Shard], size: int, axis: int) -> list[str]:
     """Gaps, overlaps and empty or outlying boxes."""
     problems = [
         f"{where}: box {s.start}..{s.stop} is not inside 0..{size}" for s in shards if not 0 <= s.start < s.stop <= size
     ]
     if problems:
         return problems
-    edges = [(0, 0), *[(s.start, s.stop) for s in shards], (size, size)]
-    for (_, end), (start, _) in pairwise(edges):
+    what = boxes.KIND_NAMES[axis]
+    for (_, end), (start, _) in pairwise([(0, 0), *[(s.start, s.stop) for s in shards], (size, size)]):
         if start > end:
             problems.append(f"{where}: {what} {end}..{start} are on no device")
-        elif start < end:
+        elif start < end and axis != boxes.ROWS:
             problems.append(f"{where}: {what} {start}..{end} are on two devices")
+    return problems + (_check_tiles(where, shards) if axis == boxes.ROWS else [])
+
+
+def _check_tiles(where: str, shards: list[Shard]) -> list[str]:
+    """Rows may be on several devices, but each box must have some that those before it do not have."""
+    problems = []
+    for k, (one, other) in enumerate(pairwise(shards)):
+        if one.start == other.start or one.stop >= other.stop:
+            problems.append(
+                f"{where}: of rows {one.start}..{one.stop} and {other.start}..{other.stop} one holds the other"
+            )
+        twice = [s for s in shards[: k + 1] if s.device == other.device and s.stop > other.start]
+        problems += [f"{where}: rows {other.start}..{s.stop} are on one device twice" for s in twice]
     return problems
 
 

@@ -13,7 +13,7 @@ from onnx import ModelProto, NodeProto
 from model import boxes
 from model.graph import Graph, Layer
 from model.mapping import Mapping, Shard, extent
-from tests.tiny_cnn import NEWEST, assert_cut_exactly, graph_of, network, node
+from tests.tiny_cnn import NEWEST, assert_cut_exactly, graph_of, network, node, widened
 
 Draw = random.Random
 DEVICES = 4
@@ -41,7 +41,7 @@ def cut(draw: Draw, graph: Graph, layer: Layer, kind: int) -> list[Shard]:
     inner = range(rule.grain, rule.size, rule.grain)
     cuts = sorted(draw.sample(inner, min(draw.randint(1, 3), len(inner))))
     edges = zip([0, *cuts], [*cuts, rule.size], strict=True)
-    return [Shard(layer.index, start, stop, draw.randrange(DEVICES), kind) for start, stop in edges]
+    return widened(draw, [Shard(layer.index, *edge, draw.randrange(DEVICES), kind) for edge in edges], rule.grain)
 
 
 def around(draw: Draw, graph: Graph, layer: Layer, kind: int) -> list[Shard]:

@@ -9,6 +9,7 @@ import os
 import random
 from collections.abc import Mapping as Dict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -158,9 +159,17 @@ def platform(devices: int, fields: str = "") -> Platform:
 
 
 def random_mapping(
-    draw: random.Random, graph: Graph, devices: int, most: int = 4, kinds: Sequence[int] = range(boxes.KINDS)
+    draw: random.Random,
+    graph: Graph,
+    devices: int,
+    most: int = 4,
+    kinds: Sequence[int] = range(boxes.KINDS),
+    tiles: bool = False,
 ) -> Mapping:
-    """Every layer is cut in one of the ways that it can be, at random places among random devices, maybe one twice."""
+    """Every layer is cut in one of the ways that it can be, at random places among random devices, maybe one twice.
+
+    tiles: rows may be on several devices
+    """
     shards = []
     for layer in graph.layers:
         possible = [(kind, rule) for kind in kinds if (rule := boxes.rule(graph, layer, kind)) is not None]
@@ -170,9 +179,20 @@ def random_mapping(
         cuts = sorted(draw.sample(inner, min(draw.randrange(most), len(inner))))
         if not cuts:
             kind, size = boxes.CHANNELS, extent(graph, layer)
-        for start, stop in zip([0, *cuts], [*cuts, size], strict=True):
-            shards.append(Shard(layer.index, start, stop, draw.randrange(devices), kind))
+        edges = zip([0, *cuts], [*cuts, size], strict=True)
+        parts = [Shard(layer.index, *edge, draw.randrange(devices), kind) for edge in edges]
+        shards += widened(draw, parts, rule.grain) if tiles and rule else parts
     return Mapping.of(shards)
+
+
+def widened(draw: random.Random, shards: list[Shard], grain: int) -> list[Shard]:
+    """Parts of a layer; where these are rows, some begin earlier, so that several devices have the rows before."""
+    found = shards[:1]
+    for shard in shards[1:]:
+        least = max([found[-1].start + grain, *[s.stop for s in found if s.device == shard.device]])
+        earlier = shard.axis == boxes.ROWS and draw.random() < 0.5
+        found.append(replace(shard, start=draw.randrange(least, shard.start + 1, grain)) if earlier else shard)
+    return found
 
 
 def frame(graph: Graph, seed: int = 0, positive: bool = False) -> Arrays:

@@ -3,10 +3,10 @@
     python -m tests.campaign.mappings [--networks squeezenet …] [--mappings 100] [--ranks 2 16] [--seed 0]
 
 For each network so many valid mappings on a random number of ranks: every layer is cut along a random axis that its
-rule allows (samples, channels, rows, input channels), at random places, among random devices. Each bundle runs in this
-process, every twentieth under ``mpirun`` with one process a rank, and is compared with the whole model. Prints a line
-a mapping and a table; exit code 1 if any output is further than 1e-4 from the whole model, relative to its largest
-value, or a bundle does not run.
+rule allows (samples, channels, rows, input channels), at random places, among random devices; boxes of rows may
+overlap. Each bundle runs in this process, every twentieth under ``mpirun`` with one process a rank, and is compared
+with the whole model. Prints a line a mapping and a table; exit code 1 if any output is further than 1e-4 from the
+whole model, relative to its largest value, or a bundle does not run.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def splits(mapping: Mapping) -> str:
 def run(graph: Graph, ranks: int, draw: random.Random, communicator: Literal["mpi", "inprocess"]) -> Result:
     """Cut one mapping, run it, compare it."""
     begin = time.monotonic()
-    mapping = random_mapping(draw, graph, ranks, most=min(4, ranks))
+    mapping = random_mapping(draw, graph, ranks, most=min(4, ranks), tiles=True)
     error, reason = None, ""
     with tempfile.TemporaryDirectory(prefix="cleave-") as folder:
         try:

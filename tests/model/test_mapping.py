@@ -78,6 +78,27 @@ def test_channels_are_covered_once(cnn: Graph, shards: list[tuple[int, int]], se
     assert with_first(cnn, *[Shard(0, a, b, i) for i, (a, b) in enumerate(shards)]) == [sentence]
 
 
+def test_rows_may_be_on_several_devices(cnn: Graph) -> None:
+    assert with_first(cnn, Shard(0, 0, 4, 0, 2), Shard(0, 2, 6, 1, 2)) == []
+
+
+@pytest.mark.parametrize(
+    ("shards", "sentences"),
+    [
+        ([(0, 4, 0), (0, 6, 1)], ["of rows 0..4 and 0..6 one holds the other"]),
+        ([(0, 6, 0), (2, 6, 1)], ["of rows 0..6 and 2..6 one holds the other"]),
+        ([(0, 4, 0), (2, 6, 0)], ["rows 2..4 are on one device twice"]),
+        ([(0, 4, 0), (2, 5, 1), (3, 6, 0)], ["rows 3..4 are on one device twice"]),
+        ([(0, 2, 0), (3, 6, 1)], ["rows 2..3 are on no device"]),
+    ],
+)
+def test_rows_that_are_on_several_devices_follow_one_another(
+    cnn: Graph, shards: list[tuple[int, int, int]], sentences: list[str]
+) -> None:
+    found = with_first(cnn, *[Shard(0, *shard, 2) for shard in shards])
+    assert found == [f"layer 'l1': {sentence}" for sentence in sentences]
+
+
 def test_what_is_not_there_is_named(cnn: Graph) -> None:
     assert with_first(cnn, Shard(0, 0, 10, 3)) == ["device 3 is not on the platform (it has h0_cpu0, h1_cpu0, h2_cpu0)"]
     assert with_first(cnn, Shard(0, 0, 10, -1)) == [

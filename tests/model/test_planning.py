@@ -144,7 +144,7 @@ def test_names_of_pieces_differ_from_names_of_tensors(tmp_path: Path) -> None:
 @given(draw=st.randoms(use_true_random=False))
 @examples(12)
 def test_random_mappings_of_whole_networks_are_exact(graph: Graph, draw: random.Random) -> None:
-    assert_cut_exactly(graph, random_mapping(draw, graph, DEVICES), DEVICES)
+    assert_cut_exactly(graph, random_mapping(draw, graph, DEVICES, tiles=True), DEVICES)
 
 
 @given(draw=st.randoms(use_true_random=False))
