@@ -203,6 +203,8 @@ class _Cutter:
             return source
         opened = pieces.needed(self.graph, opener.output[0], need, part.start, part.stop)
         target = pieces.name(self.graph, opened)
+        if opened.tensor in self.graph.producer:  # a layer makes it too, as an output of the network
+            target += "/again"
         if target not in self.opened:
             self.opened.add(target)
             self._convert(opener, source, target, need, part)

@@ -415,7 +415,7 @@ TYPICAL: dict[str, tuple[str, ModelProto]] = {
                 node("Cast", ["m"], ["y"], to=FLOAT),
             ],
             {"x": IMAGE},
-            ["y"],
+            {"y": "float32", "a": "float32"},  # which keeps it a layer of its own
             {name: QUANTIZED[name] for name in ("ws", "wz")},
         ),
     ),
@@ -428,7 +428,7 @@ TYPICAL: dict[str, tuple[str, ModelProto]] = {
                 node("Neg", ["m"], ["y"]),
             ],
             {"x": IMAGE},
-            ["y"],
+            ["y", "m"],
             {name: QUANTIZED[name] for name in ("ws", "wz")},
         ),
     ),

@@ -194,7 +194,8 @@ def test_what_an_output_of_the_network_needs_stays_a_layer(tmp_path: Path) -> No
     graph = graph_of(tmp_path, convolution([closed("c")], {"c": "float32", "c/q": "uint8", "h": "float32"}))
     assert names(graph) == ["h/Q", "h/DQ", "conv", "c/Q"]
     assert graph.by_name["conv"].inputs[0] == "h/q"  # the quantised one, all the same
-    assert_equal(graph, Mapping.whole(graph, [0, 1, 2, 3]))
+    for devices in ([0, 1, 2, 3], [0, 0, 0, 0]):
+        assert_equal(graph, Mapping.whole(graph, devices))
 
 
 def test_a_change_of_scale_is_a_layer_that_is_cut_like_others(tmp_path: Path) -> None:
