@@ -51,31 +51,48 @@ def source(graph: Graph, folded: bool, shapes: dict[str, tuple[int, ...]]) -> So
 
 
 def write_bundle(
-    graph: Graph, platform: Platform, mapping: Mapping, origin: Source, out: Path, force: bool, join: str = USE
+    graph: Graph,
+    platform: Platform,
+    mapping: Mapping,
+    origin: Source,
+    out: Path,
+    force: bool,
+    join: str = USE,
+    target: str = render.PYTHON,
 ) -> Plan:
     """Make a bundle in the folder ``out``; returns its plan. ``CleaveError`` for a mapping that does not check."""
     checked(mapping, graph, platform, "mapping")
     with fresh(out, force) as folder:
-        return fill(folder, graph, platform, mapping, origin, join)
+        return fill(folder, graph, platform, mapping, origin, join, target)
 
 
-def fill(folder: Path, graph: Graph, platform: Platform, mapping: Mapping, origin: Source, join: str = USE) -> Plan:
+def fill(
+    folder: Path,
+    graph: Graph,
+    platform: Platform,
+    mapping: Mapping,
+    origin: Source,
+    join: str = USE,
+    target: str = render.PYTHON,
+) -> Plan:
     """Write a bundle of a checked mapping into an existing folder; returns its plan.
 
     join: where the parts of a layer are put together, ``USE`` (where they are used) or ``GATHER`` (as AutoDiCE does)
+    target: what the programs are written in
     """
     (folder / "mapping.json").write_text(mapping.to_json(graph, platform))
     if join == GATHER:
         graph, mapping = gathered(graph, mapping)
     planned = plan(graph, platform, mapping)
-    render.write(render.render(planned.plan), folder)
+    render.write(render.render(planned.plan, target), folder)
     for rank in planned.plan.ranks:
         for run in rank.runs:
             (folder / run.file).parent.mkdir(exist_ok=True)
-            segment(graph, planned, run).save(folder / run.file)
+            segment(graph, planned, run).save(folder / run.file, apart=target == render.CPP)
     files = {str(f.relative_to(folder)): file_hash(f) for f in sorted(folder.rglob("*")) if f.is_file()}
     cnn = {"path": str(origin.path), "sha256": origin.sha256, "folded": origin.folded, "shapes": origin.shapes}
-    body = {"format": FORMAT, "version": VERSION, "cnn": cnn, "platform": platform.name, "join": join, "files": files}
+    body = {"format": FORMAT, "version": VERSION, "cnn": cnn, "platform": platform.name, "join": join, "target": target}
+    body["files"] = files
     (folder / "bundle.json").write_text(json.dumps(body, indent=1) + "\n")
     return planned.plan
 

@@ -11,10 +11,17 @@ from typing import Any
 import jinja2
 
 import runtime
+from runtime.compiling import NATIVE
 from runtime.errors import CleaveError
 from runtime.plan import Box, Plan, RankPlan, Recv, Run, Send
+from runtime.segment import CPU
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
+RUNTIME = Path(runtime.__path__[0])
+
+PYTHON, CPP = TARGETS = ("python", "cpp")
+"""What the programs are written in. C++ takes less memory, and needs a compiler on the device (docs/targets.md)."""
+ENDINGS = {PYTHON: "py", CPP: "cpp"}
 
 HOST = re.compile(r"([A-Za-z0-9_-]+@)?[A-Za-z0-9_:][A-Za-z0-9_.:-]*")
 """A name, an IPv4 or an IPv6 address, after the user where it must be said."""
@@ -38,23 +45,34 @@ DEVICE_FILES = (
 is an image to read), and run on Python 3.8."""
 
 
-def render(plan: Plan) -> dict[str, str]:
+def render(plan: Plan, target: str = PYTHON) -> dict[str, str]:
     """Every text file of the bundle but the segments: path inside the bundle to text."""
     _check_hosts(plan)
+    check_providers({rank.device: rank.provider for rank in plan.ranks}, target)
+    if target == CPP:
+        _check_names(plan)
     templates = _environment()
+    ending = ENDINGS[target]
     files = {"plan.json": plan.to_json()}
-    files["main.py"] = templates.get_template("main.py.j2").render(ranks=len(plan.ranks))
+    files[f"main.{ending}"] = templates.get_template(f"main.{ending}.j2").render(ranks=plan.ranks)
     for rank in plan.ranks:
-        files[f"rank_{rank.rank:02d}.py"] = _program(templates, plan, rank)
+        files[f"rank_{rank.rank:02d}.{ending}"] = _program(templates.get_template(f"rank.{ending}.j2"), plan, rank)
     files["rankfile"] = templates.get_template("rankfile.j2").render(ranks=plan.ranks)
     hosts = Counter(rank.address for rank in plan.ranks).items()
     files["hostfile"] = templates.get_template("hostfile.j2").render(hosts=hosts)
     sent = {r.device: [(s.buffer, s.dest) for s in r.steps if isinstance(s, Send)] for r in plan.ranks}
     received = {r.device: [(s.buffer, s.source) for s in r.steps if isinstance(s, Recv)] for r in plan.ranks}
     files["sender.json"], files["receiver.json"] = _table(sent), _table(received)
-    for name in DEVICE_FILES:
-        files[f"runtime/{name}"] = (Path(runtime.__path__[0]) / name).read_text(encoding="utf-8")
-    return files
+    return files | (_device_files() if target == PYTHON else _native_files())
+
+
+def _device_files() -> dict[str, str]:
+    return {f"runtime/{name}": (RUNTIME / name).read_text(encoding="utf-8") for name in DEVICE_FILES}
+
+
+def _native_files() -> dict[str, str]:
+    sources = sorted(file for file in (RUNTIME / NATIVE).iterdir() if file.suffix in (".cpp", ".hpp"))
+    return {f"{NATIVE}/{file.name}": file.read_text(encoding="utf-8") for file in sources}
 
 
 def write(files: dict[str, str], folder: Path) -> None:
@@ -74,7 +92,7 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    environment.filters["literal"] = _literal
+    environment.filters.update(literal=_literal, cpp=_cpp, comment=_comment)
     return environment
 
 
@@ -84,6 +102,29 @@ def _literal(value: Any) -> str:
     return f'"{text[1:-1]}"' if text[0] == "'" and '"' not in text else text
 
 
+def _cpp(value: Any) -> str:
+    """A C++ literal in ASCII: of a text, a truth, a number, or tuples of these."""
+    if isinstance(value, tuple):
+        return f"{{{', '.join(map(_cpp, value))}}}"
+    if not isinstance(value, str):
+        return str(value).lower()
+    plain = (chr(c) if 32 <= c < 127 and c not in b'"?\\' else f"\\{c:03o}" for c in value.encode())
+    return f'"{"".join(plain)}"'
+
+
+def check_providers(providers: dict[str, str], target: str) -> None:
+    """``CleaveError`` where a device, by name, has a provider that programs of this kind do not know."""
+    other = {device: provider for device, provider in providers.items() if target == CPP and provider != CPU}
+    if other:
+        raise CleaveError(*(f"{d}: a program in C++ computes on processors, not by {p}" for d, p in other.items()))
+
+
+def _check_names(plan: Plan) -> None:
+    """A text in C++ ends at a zero byte."""
+    if any("\0" in buffer.name for rank in plan.ranks for buffer in rank.buffers):
+        raise CleaveError("a tensor has a zero byte in its name, which a program in C++ cannot say")
+
+
 def _check_hosts(plan: Plan) -> None:
     """Open MPI reads few characters as a host, and a number as a number: ``01`` would become ``1``."""
     bad = sorted({r.address for r in plan.ranks if not HOST.fullmatch(r.address) or r.address.isdigit()})
@@ -91,14 +132,14 @@ def _check_hosts(plan: Plan) -> None:
         raise CleaveError(*(f"host address {address!r} cannot stand in a hostfile" for address in bad))
 
 
-def _program(templates: jinja2.Environment, plan: Plan, rank: RankPlan) -> str:
+def _program(template: jinja2.Template, plan: Plan, rank: RankPlan) -> str:
     variable = {buffer.name: f"b{i}" for i, buffer in enumerate(rank.buffers)}
     steps = _numbered(rank)
 
     def of(kind: type) -> list[tuple[str, Any]]:
         return [(name, step) for name, step in steps if isinstance(step, kind)]
 
-    return templates.get_template("rank.py.j2").render(
+    return template.render(
         rank=rank,
         ranks=len(plan.ranks),
         headline=f"Rank {rank.rank} of {len(plan.ranks)} on {rank.device}, for {plan.cnn}: {_summary(rank)}.",

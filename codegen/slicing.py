@@ -45,20 +45,22 @@ class Segment:
         found.graph.initializer.extend(numpy_helper.from_array(v, n) for n, v in self.weights.items())
         return found
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path, apart: bool = False) -> None:
         """Write the model; each byte of a weight goes straight from where it lies.
 
-        Above ``INLINE_BYTES`` the weights go to a file beside it: a protobuf message ends at 2 GB.
+        apart: the weights go to a file beside it, which ONNX Runtime maps into memory. Above ``INLINE_BYTES`` they
+               do so in any case: a protobuf message ends at 2 GB.
         """
         with path.open("wb") as file:
-            if sum(value.nbytes for value in self.weights.values()) < INLINE_BYTES:
+            small = sum(value.nbytes for value in self.weights.values()) < INLINE_BYTES
+            if not self.weights or (small and not apart):
                 wire.write(file, self.light, self.weights.items())
                 return
-            apart = onnx.ModelProto()
-            apart.CopyFrom(self.light)
+            model = onnx.ModelProto()
+            model.CopyFrom(self.light)
             with path.with_name(path.name + ".data").open("wb") as data:
-                apart.graph.initializer.extend(wire.write_apart(data, self.weights.items()))
-            file.write(apart.SerializeToString(deterministic=True))
+                model.graph.initializer.extend(wire.write_apart(data, self.weights.items()))
+            file.write(model.SerializeToString(deterministic=True))
 
 
 def segment(graph: Graph, planned: Planned, run: Run) -> Segment:

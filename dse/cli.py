@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from codegen import bundle as bundles
 from codegen import folder, zoo
+from codegen.render import TARGETS
 from codegen.verify import verify as verify_bundle
 from dse import ending, show
 from dse import run as job
@@ -58,6 +59,9 @@ FoldOption = Annotated[bool, typer.Option("--fold/--no-fold", help="Fold BatchNo
 MappingOption = Annotated[Path, typer.Option("--mapping", help="Mapping: this program's form or AutoDiCE's")]
 HorizontalOption = Annotated[Path | None, typer.Option("--horizontal", help="AutoDiCE's horizontal.json")]
 JoinOption = Annotated[str, typer.Option("--join", help="Where parts of a layer are joined: use, or gather (AutoDiCE)")]
+TargetOption = Annotated[
+    str, typer.Option("--target", help="What the programs are written in: python, or cpp (half the memory)")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace an earlier result")]
@@ -171,6 +175,7 @@ def run(
     ] = "latency,energy,memory",
     population: Annotated[int, typer.Option(min=4, help="Mappings in a generation")] = 1000,
     generations: Annotated[int, typer.Option(min=1, help="Rounds of the search")] = 100,
+    target: TargetOption = "python",
     seed: SeedOption = 0,
     shape: ShapeOption = [],
     fold: FoldOption = False,
@@ -181,11 +186,16 @@ def run(
 ) -> None:
     """Find the best mappings; generate, run and check their programs."""
     settings = Settings(population, generations, seed, _objectives(objectives))
-    _one_of("--chromosome", chromosome, KINDS), _one_of("--shares", shares, SHARES)
+    (
+        _one_of("--chromosome", chromosome, KINDS),
+        _one_of("--shares", shares, SHARES),
+        _one_of("--target", target, TARGETS),
+    )
     loaded, cluster = read_cnn(cnn, shape, fold), Platform.from_file(platform)
     out = out or Path("runs") / f"{loaded.graph.name}-{cluster.name}"
     coding = job.Coding(chromosome, _splits(splits, cluster), shares, reader, writer)
     job.check_place(out, force)
+    job.check_target(cluster, target)
     if check:
         job.check_mpi()
     encoding, _ = job.prepare(loaded, cluster, coding)
@@ -210,7 +220,9 @@ def run(
 
     progress.start()
     try:
-        outcome = job.run(loaded, cluster, coding, settings, out, force=force, check=check, progress=step, say=tell)
+        outcome = job.run(
+            loaded, cluster, coding, settings, out, target=target, force=force, check=check, progress=step, say=tell
+        )
     finally:
         _stop(progress)
     if as_json:
@@ -261,6 +273,7 @@ def generate(
     out: Annotated[Path, typer.Option("--out", help="Folder of the bundle")],
     horizontal: HorizontalOption = None,
     join: JoinOption = "use",
+    target: TargetOption = "python",
     shape: ShapeOption = [],
     fold: FoldOption = False,
     force: ForceOption = False,
@@ -270,12 +283,12 @@ def generate(
     """Make a bundle from a mapping. Submodels, plan, one program a rank, rankfile and hostfile."""
     loaded, cluster = read_cnn(cnn, shape, fold), Platform.from_file(platform)
     found = _mapping(loaded, cluster, mapping, horizontal)
-    _one_of("--join", join, bundles.JOINS)
+    _one_of("--join", join, bundles.JOINS), _one_of("--target", target, TARGETS)
     job.check_place(out, force)
     if dry_run:
         show.line(console, f"dry run: the mapping is right; would write {out}")
         return
-    made = bundles.write_bundle(loaded.graph, cluster, found, loaded.source, out, force, join)
+    made = bundles.write_bundle(loaded.graph, cluster, found, loaded.source, out, force, join, target)
     rows = show.rank_rows(made)
     _print_json({"bundle": str(out), "ranks": rows}) if as_json else show.ranks(console, rows, out)
 

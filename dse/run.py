@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from codegen import bundle, folder
+from codegen.render import PYTHON, check_providers
 from codegen.verify import Verification, verify
 from dse import results
 from dse.chromosomes import Chromosome, chromosome
@@ -103,6 +104,11 @@ def check_file(out: Path, suffix: str, force: bool) -> None:
         raise CleaveError(f"{out}: cannot be written: {out.parent} is no folder that can be written to")
 
 
+def check_target(platform: Platform, target: str) -> None:
+    """``CleaveError`` where a device of the platform cannot run programs of this kind."""
+    check_providers({device.name: device.provider for device in platform.devices}, target)
+
+
 def check_mpi() -> None:
     """``CleaveError`` unless bundles can be run here."""
     try:
@@ -118,6 +124,7 @@ def run(
     settings: Settings,
     out: Path,
     *,
+    target: str = PYTHON,
     force: bool = False,
     check: bool = True,
     progress: Progress = lambda *_: None,
@@ -133,7 +140,7 @@ def run(
         say(f"writing {len(front.genes)} points of the front")
         shipped = choose(front, encoding, settings)
         _write_results(draft, front, encoding, cnn, platform, settings, shipped)
-        done = [_ship(draft, s, cnn, platform, check, settings.seed, say) for s in shipped]
+        done = [_ship(draft, s, cnn, platform, target, check, settings.seed, say) for s in shipped]
         outcome = Outcome(front, tuple(done))
         summary = summarise(outcome, cnn, platform, coding, settings)
         (draft / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
@@ -166,18 +173,25 @@ def _write_results(
 
 
 def _ship(
-    draft: Path, point: Shipped, cnn: Cnn, platform: Platform, check: bool, seed: int, say: Callable[[str], None]
+    draft: Path,
+    point: Shipped,
+    cnn: Cnn,
+    platform: Platform,
+    target: str,
+    check: bool,
+    seed: int,
+    say: Callable[[str], None],
 ) -> Shipped:
     """Generate a bundle and, if asked, run it here and compare."""
     say(f"{point.name}: cutting the model for {len(point.mapping.devices)} ranks")
-    target = draft / point.name
-    target.mkdir()
-    bundle.fill(target, cnn.graph, platform, point.mapping, cnn.source)
+    place = draft / point.name
+    place.mkdir()
+    bundle.fill(place, cnn.graph, platform, point.mapping, cnn.source, target=target)
     if not check:
         return point
     say(f"{point.name}: running {len(point.mapping.devices)} MPI ranks here")
     try:
-        found = verify(target, cnn.graph.path, frames=1, seed=seed)
+        found = verify(place, cnn.graph.path, frames=1, seed=seed)
     except CleaveError as error:
         raise CleaveError(*(f"{point.name}: {text}" for text in error.sentences), NO_VERIFY) from error
     return Shipped(point.name, point.objective, point.point, point.mapping, found)

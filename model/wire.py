@@ -25,6 +25,8 @@ VARINT, EIGHT_BYTES, BYTES, FOUR_BYTES = 0, 1, 2, 5
 LARGE_BYTES = 1024
 """Weights above this stay in the file."""
 CHUNK_ELEMENTS = 1 << 20
+ALIGNMENT = 64
+"""Where a value may begin in a file of values alone, so that it can be used where it is mapped."""
 
 
 class Field(NamedTuple):
@@ -176,6 +178,7 @@ def write_apart(file: BinaryIO, weights: Iterable[tuple[str, np.ndarray]]) -> li
     """Write values alone, one after the other; returns the tensors that refer to them as external data."""
     found, at = [], 0
     for name, array in weights:
+        at += file.write(bytes(-at % ALIGNMENT))
         tensor = TensorProto.FromString(_tensor_head(name, array))
         _refer(tensor, Path(file.name).name, at, array.nbytes)
         at += _write_values(file, array)

@@ -17,6 +17,7 @@ from typing import IO
 
 import psutil
 
+from runtime import compiling
 from runtime.errors import CleaveError
 from runtime.options import Options
 from runtime.plan import Plan
@@ -97,9 +98,14 @@ def run(bundle: Path, options: Options, *, timeout_s: float | None = 600.0, pyth
 
     ``CleaveError`` when a rank fails or time is up. No process is left behind, not after Ctrl-C either.
     """
-    ranks = len(read_plan(bundle).ranks)
+    plan, mpirun = read_plan(bundle), Mpirun.find()
+    start = mpirun.here(len(plan.ranks))
+    if compiling.is_compiled(bundle):
+        start += compiling.program(bundle, mpirun.path)
+        with compiling.prepared(plan, options) as ready:
+            return execute(start + ready.arguments(), timeout_s=timeout_s)
     program = [python or sys.executable, str((bundle / "main.py").resolve())]
-    return execute(Mpirun.find().here(ranks) + program + options.arguments(), timeout_s=timeout_s)
+    return execute(start + program + options.arguments(), timeout_s=timeout_s)
 
 
 def execute(command: list[str], *, timeout_s: float | None) -> Finished:

@@ -1,0 +1,152 @@
+#include "communicator.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <climits>
+#include <stdexcept>
+
+// The same figures, for the same reasons, as in communicator.py and mpi.py of the Python programs.
+constexpr double SPIN_S = 100e-6, SHARE = 1.0 / 32, SHORTEST_S = 20e-6, LONGEST_S = 1e-3;
+constexpr auto POKE = std::chrono::microseconds(500);
+constexpr auto LAST_WORDS = std::chrono::milliseconds(100);
+constexpr int RESULTS = 0;  // tag of what is gathered, after all frames
+
+double now_s() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+static void check(int code) {
+    if (code == MPI_SUCCESS) return;
+    char text[MPI_MAX_ERROR_STRING];
+    int length;
+    MPI_Error_string(code, text, &length);
+    throw std::runtime_error("MPI: " + std::string(text, size_t(length)));
+}
+
+static int count(size_t bytes) {
+    if (bytes > INT_MAX) throw std::runtime_error("a message of 2 GB or more is too long for MPI");
+    return int(bytes);
+}
+
+template <typename Test>
+static void wait_for(Test test) {
+    const double begin = now_s();
+    while (!test()) {
+        const double waited = now_s() - begin;
+        if (waited > SPIN_S)
+            std::this_thread::sleep_for(
+                std::chrono::duration<double>(std::min(std::max(waited * SHARE, SHORTEST_S), LONGEST_S)));
+    }
+}
+
+bool Request::test() {
+    int done = 0, came = 0;
+    MPI_Status status;
+    check(MPI_Test(&request_, &done, &status));
+    if (!done || !expected_) return done;
+    check(MPI_Get_count(&status, MPI_BYTE, &came));
+    if (size_t(came) != expected_)
+        throw std::runtime_error("expected a message of " + std::to_string(expected_) + " bytes, got " +
+                                 std::to_string(came));
+    return true;
+}
+
+void Request::wait() {
+    wait_for([this] { return test(); });
+}
+
+Communicator::Communicator() {
+    int level;
+    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (level == MPI_THREAD_MULTIPLE && !all_here()) helper_ = std::thread(&Communicator::look_after_messages, this);
+}
+
+// Whether all ranks share a host: a rank then copies what it waits for, and no message needs help before.
+bool Communicator::all_here() const {
+    MPI_Comm here;
+    int count;
+    check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here));
+    check(MPI_Comm_size(here, &count));
+    check(MPI_Comm_free(&here));
+    return count == size;
+}
+
+Communicator::~Communicator() {
+    ending_ = true;
+    progress(true);
+    if (helper_.joinable()) helper_.join();
+    MPI_Finalize();
+}
+
+Request Communicator::receive(char* data, size_t bytes, int source, int tag) {
+    MPI_Request request;
+    check(MPI_Irecv(data, count(bytes), MPI_BYTE, source, tag, MPI_COMM_WORLD, &request));
+    return {request, bytes};
+}
+
+Request Communicator::send(const char* data, size_t bytes, int dest, int tag) {
+    MPI_Request request;
+    check(MPI_Isend(data, count(bytes), MPI_BYTE, dest, tag, MPI_COMM_WORLD, &request));
+    return {request, 0};
+}
+
+// Wait patiently until all are here, then once more without sleeping, so that all leave together.
+void Communicator::barrier() {
+    MPI_Request request;
+    check(MPI_Ibarrier(MPI_COMM_WORLD, &request));
+    Request(request, 0).wait();
+    check(MPI_Ibarrier(MPI_COMM_WORLD, &request));
+    for (int done = 0; !done; std::this_thread::yield()) check(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+}
+
+std::vector<std::string> Communicator::gather(const std::string& bytes) {
+    barrier();
+    if (rank != 0) {
+        check(MPI_Send(bytes.data(), count(bytes.size()), MPI_BYTE, 0, RESULTS, MPI_COMM_WORLD));
+        return {};
+    }
+    std::vector<std::string> found{bytes};
+    for (int source = 1; source < size; ++source) {
+        MPI_Status status;
+        int length;
+        check(MPI_Probe(source, RESULTS, MPI_COMM_WORLD, &status));
+        check(MPI_Get_count(&status, MPI_BYTE, &length));
+        found.emplace_back(size_t(length), '\0');
+        check(MPI_Recv(&found.back()[0], length, MPI_BYTE, source, RESULTS, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    }
+    return found;
+}
+
+void Communicator::progress(bool active) {
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        computing_ = active;
+    }
+    if (active) wake_.notify_one();
+}
+
+// MPI moves messages only while it is called.
+void Communicator::look_after_messages() {
+    while (!ending_) {
+        {
+            std::unique_lock<std::mutex> lock(mutex_);
+            wake_.wait(lock, [this] { return computing_.load(); });
+        }
+        int flag;
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+        std::this_thread::sleep_for(POKE);
+    }
+}
+
+void Communicator::abort(const std::string& message) {
+    const std::string line = "cleave: " + message + "\n";
+    (void)!write(STDERR_FILENO, line.data(), line.size());  // at once, lest another rank's line come between
+    std::this_thread::sleep_for(LAST_WORDS);                // until mpirun has read it
+    MPI_Abort(MPI_COMM_WORLD, 1);
+    std::_Exit(1);
+}

@@ -1,0 +1,49 @@
+// Messages between ranks over MPI, and how to wait without taking a core from a neighbour.
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+double now_s();  // of this rank's clock
+
+// A message on its way.
+class Request {
+public:
+    Request() = default;
+    Request(MPI_Request request, size_t expected) : request_(request), expected_(expected) {}
+    void wait();  // until it has arrived, or has left; poll briefly, then sleep a little longer each time
+
+private:
+    bool test();
+    MPI_Request request_ = MPI_REQUEST_NULL;
+    size_t expected_ = 0;  // bytes of a message that is received; 0: it is sent
+};
+
+// All ranks of the job, from MPI_Init to MPI_Finalize.
+class Communicator {
+public:
+    Communicator();
+    ~Communicator();
+    Request receive(char* data, size_t bytes, int source, int tag);
+    Request send(const char* data, size_t bytes, int dest, int tag);
+    void barrier();
+    std::vector<std::string> gather(const std::string& bytes);  // of all ranks in order, on rank 0; empty elsewhere
+    void progress(bool active);  // whether messages have to move on although this thread is about to compute
+    [[noreturn]] void abort(const std::string& message);  // end every rank; one line that says why
+
+    int rank, size;
+
+private:
+    bool all_here() const;
+    void look_after_messages();
+    std::thread helper_;
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    std::atomic<bool> computing_{false}, ending_{false};
+};

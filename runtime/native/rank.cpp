@@ -1,0 +1,109 @@
+#include "rank.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+constexpr size_t ALIGNMENT = 64;  // bytes; a cache line, and what vector instructions like
+static const char *const COMPUTE = "compute", *const WAIT = "wait", *const SEND = "send";
+
+Work::Work(Rank& rank, std::string file, ort::Segment segment)
+    : rank_(rank), file_(std::move(file)), segment_(std::move(segment)) {}
+
+void Work::run() {
+    rank_.doing(COMPUTE, file_, [this] {
+        rank_.communicator.progress(true);
+        segment_.run();
+        rank_.communicator.progress(false);
+    });
+}
+
+Receive::Receive(Rank& rank, Buffer& buffer, int source, int tag)
+    : buffer(buffer), rank_(rank), source_(source), tag_(tag) {}
+
+void Receive::post() {
+    if (!posted_) request_ = rank_.communicator.receive(buffer.data, buffer.bytes(), source_, tag_);
+    posted_ = true;
+}
+
+void Receive::wait() {
+    post();
+    rank_.doing(WAIT, buffer.name, [this] { request_.wait(); });
+    posted_ = false;
+}
+
+Send::Send(Rank& rank, Buffer& buffer, const Box& box, int dest, int tag)
+    : buffer(buffer), rank_(rank), pieces_(pieces(buffer, box)), dest_(dest), tag_(tag) {
+    if (pieces_.offsets.size() > 1) packed_.resize(pieces_.length * pieces_.offsets.size());
+}
+
+void Send::start() {
+    rank_.doing(SEND, buffer.name, [this] {
+        const size_t length = pieces_.length, count = pieces_.offsets.size();
+        for (size_t i = 0; !packed_.empty() && i < count; ++i)
+            std::memcpy(&packed_[i * length], buffer.data + pieces_.offsets[i], length);
+        const char* data = packed_.empty() ? buffer.data + pieces_.offsets[0] : packed_.data();
+        rank_.pending.push_back(rank_.communicator.send(data, length * count, dest_, tag_));
+    });
+}
+
+Buffer& Rank::buffer(const char* name, Sizes shape, const char* dtype) {
+    buffers_.push_back({name, shape, &type_named(dtype), nullptr});
+    Buffer& made = buffers_.back();
+    const size_t size = (made.bytes() / ALIGNMENT + 1) * ALIGNMENT;
+    made.data = static_cast<char*>(std::aligned_alloc(ALIGNMENT, size));
+    if (!made.data) throw std::bad_alloc();
+    std::memset(made.data, 0, size);  // fetches the memory before the first frame
+    return made;
+}
+
+Buffer& Rank::part(const char* name, Buffer& whole, Intervals box) {
+    Shape shape;
+    for (const auto& [start, stop] : box) shape.push_back(stop - start);
+    buffers_.push_back({name, shape, whole.type, whole.data + pieces(whole, box).offsets[0]});
+    return buffers_.back();
+}
+
+Work& Rank::segment(const char* file, Buffers inputs, Buffers outputs) {
+    shared.activity = std::string("opening ") + file;
+    auto found = shared.sessions.find(file);
+    if (found == shared.sessions.end())
+        found = shared.sessions.emplace(file, ort::open(shared.folder + "/" + file, shared.settings)).first;
+    works_.emplace_back(*this, file, ort::Segment(found->second, inputs, outputs));
+    return works_.back();
+}
+
+Receive& Rank::receive(Buffer& buffer, int source, int tag) {
+    receives_.emplace_back(*this, buffer, source, tag);
+    return receives_.back();
+}
+
+Send& Rank::send(Buffer& buffer, Intervals box, int dest, int tag) {
+    sends_.emplace_back(*this, buffer, box, dest, tag);
+    return sends_.back();
+}
+
+void Rank::post() {
+    for (Receive& receive : receives_) {
+        const char *first = receive.buffer.data, *last = first + receive.buffer.bytes();
+        auto leaves = [&](const Send& send) {
+            return send.buffer.data < last && first < send.buffer.data + send.buffer.bytes();
+        };
+        if (std::none_of(sends_.begin(), sends_.end(), leaves)) receive.post();
+    }
+}
+
+void Rank::finish() {
+    doing(SEND, "the rest", [this] {
+        for (Request& request : pending) request.wait();
+    });
+    pending.clear();
+}
+
+void Rank::doing(const char* kind, const std::string& name, const std::function<void()>& action) {
+    shared.activity = std::string(kind) + " " + name;
+    const double start = now_s();
+    action();
+    records.push_back({kind, name, start, now_s()});
+}
