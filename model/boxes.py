@@ -43,8 +43,6 @@ __all__ = [
     "Rule",
     "constants",
     "is_heavy",
-    "made",
-    "needs",
     "rule",
     "sizes",
 ]
@@ -69,26 +67,20 @@ def rule(graph: Graph, layer: Layer, kind: int = CHANNELS) -> Rule | None:
     return found if found is not None and found.size // found.grain > 1 else None
 
 
-def needs(graph: Graph, layer: Layer, kind: int) -> tuple[Need, ...]:
-    """What a box of the output needs of each of ``layer.inputs``: as the rule says, everything where there is none."""
-    found = rule(graph, layer, kind)
-    return found.needs if found else (WHOLE,) * len(layer.inputs)
-
-
 def constants(graph: Graph, layer: Layer, kind: int) -> dict[str, Need]:
-    """The constants that a layer uses, its scales and zero points too, with what a box of the output needs of each."""
-    inputs = dict(zip(layer.inputs, needs(graph, layer, kind), strict=True))
-    found = {name: need for name, need in inputs.items() if graph.is_constant(name)}
+    """The constants that a layer uses, its scales and zero points too, with what a box of the output needs of each.
+
+    Everything, where there is no rule.
+    """
+    found = rule(graph, layer, kind)
+    needs = dict(zip(layer.inputs, found.needs if found else (WHOLE,) * len(layer.inputs), strict=True))
+    made = Need(kind) if found and kind != PARTIAL else WHOLE
+    used = {name: need for name, need in needs.items() if graph.is_constant(name)}
     for node in layer.before:
-        found |= quantised.parameter_needs(graph, node, inputs[node.input[0]])
+        used |= quantised.parameter_needs(graph, node, needs[node.input[0]])
     for node in layer.after:
-        found |= quantised.parameter_needs(graph, node, made(graph, layer, kind))
-    return found
-
-
-def made(graph: Graph, layer: Layer, kind: int) -> Need:
-    """The box of its output that a part of the layer makes."""
-    return WHOLE if kind == PARTIAL or rule(graph, layer, kind) is None else Need(kind)
+        used |= quantised.parameter_needs(graph, node, made)
+    return used
 
 
 def is_heavy(graph: Graph, layer: Layer) -> bool:
