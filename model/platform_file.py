@@ -33,7 +33,7 @@ gpu_memory        shared      the GPU's own memory; without it the GPU uses the 
 cpu_power         calibrated  watts of the busy CPU device, overrides the coefficients
 gpu_power         calibrated  the same of the GPU device
 coefficients      generic     name of the coefficient set that prices the devices
-arena             on          ONNX Runtime keeps the memory of a frame for the next one;
+arena             on          ONNX Runtime keeps the memory of a segment for the next one;
                               ``off`` takes less memory and more time
 ================  ==========  ================================================================
 """

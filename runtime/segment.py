@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,8 @@ class Segment:
 def open_session(path: str, provider: str, threads: int, arena: bool = True) -> Any:
     """A session on ``provider``; what it cannot run falls to those ``BEHIND`` it, then to the CPU.
 
-    arena: keep the memory of a frame for the next one, so that a rank holds that of all its segments at a time.
-           Without it each frame asks the system anew, for one block, which takes less memory and more time
+    arena: keep the memory of a segment for the next one, in one arena for all sessions of the process. Without it each
+           asks the system anew for one block, which takes more time (`python -m tests.bench.arena`)
     """
     import onnxruntime as ort  # here, so that a rank that only holds the input needs no ONNX Runtime
 
@@ -57,8 +58,11 @@ def open_session(path: str, provider: str, threads: int, arena: bool = True) -> 
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    # Both together take more memory than either, and are no faster (`python -m tests.bench.arena`).
+    # Both together take more memory than either, and are no faster.
     options.enable_cpu_mem_arena, options.enable_mem_pattern = arena, not arena
+    if arena:
+        _share_arena()
+        options.add_session_config_entry("session.use_env_allocators", "1")
     options.log_severity_level = 3
     # Threads spin while a segment runs, which is fast, and stop with it: the next segment has threads of its own.
     options.add_session_config_entry("session.force_spinning_stop", "1")
@@ -67,6 +71,15 @@ def open_session(path: str, provider: str, threads: int, arena: bool = True) -> 
     if session.get_providers()[0] != provider:
         raise RuntimeError(f"{provider} did not start (are its libraries installed?), only {CPU} did")
     return session
+
+
+@lru_cache(maxsize=None)
+def _share_arena() -> None:
+    """One arena for all sessions of the process: what a segment is done with, the next one takes, warm in the cache."""
+    import onnxruntime as ort
+
+    where = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
+    ort.create_and_register_allocator(where, None)
 
 
 def _check(kind: str, buffers: dict[str, np.ndarray], declared: list[Any]) -> None:

@@ -17,7 +17,7 @@ HELD = """
 import sys, numpy as np
 from runtime.loop import peak_bytes
 from runtime.segment import CPU, open_session
-sessions = [open_session(sys.argv[1], CPU, 1, sys.argv[2] == "on") for _ in range(4)]
+sessions = [open_session(sys.argv[1], CPU, 1, sys.argv[2] == "on") for _ in range(int(sys.argv[3]))]
 for session in sessions:
     session.run(None, {"x": np.ones((1, 4, 512, 512), np.float32)})
 print(peak_bytes())
@@ -32,15 +32,17 @@ def convolutions(folder: Path) -> Path:
     return save(folder, network(nodes, {"x": (1, 4, 512, 512)}, ["c4"], weights))
 
 
-def peak(path: Path, arena: str) -> int:
-    """Bytes that a process took at most for a frame through four segments."""
-    words = [sys.executable, "-c", HELD, str(path), arena]
+def peak(path: Path, arena: str, segments: int) -> int:
+    """Bytes that a process took at most for a frame through so many segments."""
+    words = [sys.executable, "-c", HELD, str(path), arena, str(segments)]
     return int(subprocess.run(words, cwd=Path(__file__).parents[2], capture_output=True, check=True).stdout)
 
 
-def test_without_an_arena_segments_do_not_keep_their_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arena", ["on", "off"])
+def test_many_segments_take_the_memory_of_one_at_a_time(arena: str, tmp_path: Path) -> None:
+    """With an arena each there would be 80 MB more for each segment."""
     path = convolutions(tmp_path)
-    assert peak(path, "off") < 0.8 * peak(path, "on")
+    assert peak(path, arena, 4) < peak(path, arena, 1) + 80e6
 
 
 @pytest.mark.parametrize("arena", [True, False])
