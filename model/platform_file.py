@@ -34,7 +34,7 @@ cpu_power         calibrated  watts of the busy CPU device, overrides the coeffi
 gpu_power         calibrated  the same of the GPU device
 coefficients      generic     name of the coefficient set that prices the devices
 arena             on          ONNX Runtime keeps the memory of a segment for the next one;
-                              ``off`` takes less memory and more time
+                              ``off`` takes more time
 ================  ==========  ================================================================
 """
 
