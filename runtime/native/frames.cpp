@@ -51,7 +51,8 @@ static void randomise(Buffer& buffer, Random random) {
 
 static void check(const Npz& file, const Buffer& buffer) {
     const auto found = file.arrays.find(buffer.name);
-    if (found == file.arrays.end()) throw std::runtime_error(file.path + " has no array for input '" + buffer.name + "'");
+    if (found == file.arrays.end())
+        throw std::runtime_error(file.path + " has no array for input '" + buffer.name + "'");
     const Stored& array = found->second;
     const bool frames = !array.shape.empty() && array.shape[0] > 0;
     if (!frames || array.npy != buffer.type->npy || Shape(array.shape.begin() + 1, array.shape.end()) != buffer.shape) {

@@ -47,7 +47,8 @@ static Spans spans(const Rank& rank, double origin_s) {
     for (const Record& record : rank.records) {
         const double start = record.start_s - origin_s, stop = record.stop_s - origin_s;
         found.json += (found.json.empty() ? "[" : ", [") + std::to_string(rank.communicator.rank) + ", " +
-                      quoted(record.kind) + ", " + quoted(record.name) + ", " + seconds(start) + ", " + seconds(stop) + "]";
+                      quoted(record.kind) + ", " + quoted(record.name) + ", " + seconds(start) + ", " +
+                      seconds(stop) + "]";
         found.end_s = std::max(found.end_s, stop);
     }
     return found;
@@ -133,7 +134,8 @@ static std::string joined(const std::vector<std::string>& texts) {
 }
 
 // The ranks' frames side by side, in the form of runtime/trace.py.
-static std::string report(const std::vector<std::string>& usages, const std::vector<std::vector<Spans>>& ranks, bool barrier) {
+static std::string report(const std::vector<std::string>& usages, const std::vector<std::vector<Spans>>& ranks,
+                          bool barrier) {
     std::vector<std::string> frames;
     std::vector<double> ends;
     for (size_t i = 0; i < ranks[0].size(); ++i) {

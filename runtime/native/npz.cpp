@@ -141,7 +141,8 @@ std::string npz(const std::vector<Kept>& arrays) {
     std::string file, list;
     for (const Kept& array : arrays) {
         const std::string name = array.name + ".npy", content = npy(array);
-        if (file.size() + content.size() >= ELSEWHERE) throw std::runtime_error("4 GB of outputs are too many for a file");
+        if (file.size() + content.size() >= ELSEWHERE)
+            throw std::runtime_error("4 GB of outputs are too many for a file");
         put(list, LISTED), put(list, VERSION), describe(list, name, content);
         put(list, uint16_t(0)), put(list, uint16_t(0)), put(list, uint16_t(0)), put(list, uint32_t(0));
         put(list, uint32_t(file.size()));

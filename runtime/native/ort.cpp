@@ -89,7 +89,8 @@ static void start(const Settings& settings) {
     set("session.force_spinning_stop", "1");  // threads spin while a segment runs, and rest while the rank waits
     set("session.disable_prepacking", "1");   // weights stay where they are: mapped from their file, no copy of them
     if (settings.arena) {
-        call(CreateAndRegisterAllocator, environment, static_cast<const void*>(memory), static_cast<const void*>(nullptr));
+        const void *usual_size = nullptr, *cpu = memory;
+        call(CreateAndRegisterAllocator, environment, cpu, usual_size);
         set("session.use_env_allocators", "1");
     } else {
         call(DisableCpuMemArena, options);
@@ -148,8 +149,11 @@ static void check(const std::string& kind, const std::vector<Buffer*>& buffers, 
 
 static Handle over(const Buffer& buffer) {
     Handle value;
-    call(CreateTensorWithDataAsOrtValue, static_cast<const void*>(memory), static_cast<void*>(buffer.data), buffer.bytes(),
-         buffer.shape.data(), buffer.shape.size(), buffer.type->onnx, &value);
+    const void* cpu = memory;
+    void* data = buffer.data;
+    const int64_t* shape = buffer.shape.data();
+    const size_t bytes = buffer.bytes(), rank = buffer.shape.size();
+    call(CreateTensorWithDataAsOrtValue, cpu, data, bytes, shape, rank, buffer.type->onnx, &value);
     return value;
 }
 

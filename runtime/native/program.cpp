@@ -19,7 +19,8 @@ static const char* const HELP =
 static long number(const std::string& option, const std::string& text, long least) {
     char* end;
     const long found = std::strtol(text.c_str(), &end, 10);
-    if (text.empty() || *end || found < least) throw std::runtime_error(option + " " + text + ": must be " + std::to_string(least) + " or more");
+    if (text.empty() || *end || found < least)
+        throw std::runtime_error(option + " " + text + ": must be " + std::to_string(least) + " or more");
     return found;
 }
 
