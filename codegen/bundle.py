@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+import os
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
+from blake3 import blake3
 from google.protobuf.message import DecodeError
 
 from codegen import render
@@ -21,13 +25,15 @@ from model import wire
 from model.gather import gathered
 from model.graph import Graph
 from model.mapping import Mapping, checked
-from model.planning import plan
+from model.planning import Planned, plan
 from model.platform import Platform
 from runtime.errors import CleaveError
-from runtime.plan import Plan
+from runtime.plan import Plan, Run
 
 FORMAT = "cleave-bundle"
 VERSION = 1
+PART_BYTES, PIECE_BYTES = 1 << 25, 1 << 20
+"""Of files that are hashed: parts by several threads, pieces one after the other."""
 USE, GATHER = JOINS = ("use", "gather")
 """Where the parts of a split layer are joined: on each device that uses them, or on one that passes them on."""
 
@@ -36,18 +42,24 @@ USE, GATHER = JOINS = ("use", "gather")
 class Source:
     """The CNN that a bundle was made from.
 
-    path:   of the file; sha256: of it and of its external data; folded, shapes: as given to ``model.load``
+    path:   of the file; folded, shapes: as given to ``model.load``
+    said:   the hash, where it is known
     """
 
     path: Path
-    sha256: str
     folded: bool
     shapes: dict[str, tuple[int, ...]]
+    said: str | None = field(default=None, compare=False)
+
+    @cached_property
+    def blake3(self) -> str:
+        """Hash of the file and of its external data."""
+        return self.said or model_hash(self.path)
 
 
 def source(graph: Graph, folded: bool, shapes: dict[str, tuple[int, ...]]) -> Source:
     """Describe the file that ``graph`` was read from."""
-    return Source(graph.path.resolve(), model_hash(graph.path), folded, shapes)
+    return Source(graph.path.resolve(), folded, shapes)
 
 
 def write_bundle(
@@ -83,18 +95,31 @@ def fill(
     (folder / "mapping.json").write_text(mapping.to_json(graph, platform))
     if join == GATHER:
         graph, mapping = gathered(graph, mapping)
-    planned = plan(graph, platform, mapping)
-    render.write(render.render(planned.plan, target), folder)
-    for rank in planned.plan.ranks:
-        for run in rank.runs:
-            (folder / run.file).parent.mkdir(exist_ok=True)
-            segment(graph, planned, run).save(folder / run.file, apart=target == render.CPP)
-    files = {str(f.relative_to(folder)): file_hash(f) for f in sorted(folder.rglob("*")) if f.is_file()}
-    cnn = {"path": str(origin.path), "sha256": origin.sha256, "folded": origin.folded, "shapes": origin.shapes}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # hashing and copying need no interpreter
+        source_hash = pool.submit(lambda: origin.blake3)
+        planned = plan(graph, platform, mapping)
+        render.write(render.render(planned.plan, target), folder)
+        hashes = _write_segments(pool, folder, graph, planned, apart=target == render.CPP)
+    names = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+    files = {name: hashes.get(name) or file_hash(folder / name) for name in names}
+    cnn = {"path": str(origin.path), "blake3": source_hash.result(), "folded": origin.folded, "shapes": origin.shapes}
     body = {"format": FORMAT, "version": VERSION, "cnn": cnn, "platform": platform.name, "join": join, "target": target}
     body["files"] = files
     (folder / "bundle.json").write_text(json.dumps(body, indent=1) + "\n")
     return planned.plan
+
+
+def _write_segments(pool: Executor, folder: Path, graph: Graph, planned: Planned, apart: bool) -> dict[str, str]:
+    """Cut all segments; returns the hashes of their files."""
+
+    def write(run: Run) -> dict[str, str]:
+        path = folder / run.file
+        path.parent.mkdir(exist_ok=True)
+        files = segment(graph, planned, run).save(path, apart)
+        return {str(file.relative_to(folder)): file_hash(file) for file in files}
+
+    written = pool.map(write, [run for rank in planned.plan.ranks for run in rank.runs])
+    return {name: digest for files in written for name, digest in files.items()}
 
 
 def read_source(bundle: Path) -> Source:
@@ -106,7 +131,7 @@ def read_source(bundle: Path) -> Source:
         if body["format"] != FORMAT or body["version"] != VERSION:
             raise CleaveError(f"{file}: is no {FORMAT} of version {VERSION}")
         shapes = {name: tuple(shape) for name, shape in cnn["shapes"].items()}
-        return Source(Path(cnn["path"]), cnn["sha256"], cnn["folded"], shapes)
+        return Source(Path(cnn["path"]), cnn["folded"], shapes, cnn["blake3"])
     except OSError as error:
         raise CleaveError(f"{bundle}: is no bundle (no bundle.json in it); make one with dse generate") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -119,23 +144,32 @@ def check_source(bundle: Path, cnn: Path | None = None) -> Path:
     path = cnn or origin.path
     if not path.is_file():
         raise CleaveError(f"{bundle}: was made from {path}, which is not there; say where it is with --cnn FILE")
-    if model_hash(path) != origin.sha256:
+    if model_hash(path) != origin.blake3:
         raise CleaveError(f"{bundle}: {path} is not the model that it was made from (another hash); generate it again")
     return path
 
 
 def model_hash(path: Path) -> str:
-    """SHA-256 of a model file and of its external data, in order of first mention."""
-    digest = hashlib.sha256(file_hash(path).encode())
+    """BLAKE3 hash of the hashes of all parts of a model file and of its external data, in order of first mention."""
     try:
         tensors = wire.scan(path).graph.initializer
     except DecodeError as error:
         raise CleaveError(f"{path}: is no ONNX model ({error})") from error
     external = {e.value: None for t in tensors for e in t.external_data if e.key == "location"}
-    for name in external:
-        if name != path.name:
-            digest.update(file_hash(path.parent / name).encode())
-    return digest.hexdigest()
+    files = [path, *(path.parent / name for name in external if name != path.name)]
+    parts = [(file, at) for file in files for at in range(0, file.stat().st_size, PART_BYTES)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return blake3(b"".join(pool.map(_part_hash, *zip(*parts, strict=True)))).hexdigest()
+
+
+def _part_hash(path: Path, start: int) -> bytes:
+    """BLAKE3 hash of a part of a file. Read a piece at a time: mapped, it would count as memory of the process."""
+    found, piece = blake3(), memoryview(bytearray(PIECE_BYTES))
+    with path.open("rb", buffering=0) as file:
+        file.seek(start)
+        for _ in range(PART_BYTES // PIECE_BYTES):
+            found.update(piece[: file.readinto(piece)])
+    return found.digest()
 
 
 def file_hash(path: Path) -> str:

@@ -45,8 +45,8 @@ class Segment:
         found.graph.initializer.extend(numpy_helper.from_array(v, n) for n, v in self.weights.items())
         return found
 
-    def save(self, path: Path, apart: bool = False) -> None:
-        """Write the model; each byte of a weight goes straight from where it lies.
+    def save(self, path: Path, apart: bool = False) -> list[Path]:
+        """Write the model; each byte of a weight goes straight from where it lies. Returns the files.
 
         apart: the weights go to a file beside it, which ONNX Runtime maps into memory. Above ``INLINE_BYTES`` they
                do so in any case: a protobuf message ends at 2 GB.
@@ -55,12 +55,14 @@ class Segment:
             small = sum(value.nbytes for value in self.weights.values()) < INLINE_BYTES
             if not self.weights or (small and not apart):
                 wire.write(file, self.light, self.weights.items())
-                return
+                return [path]
             model = onnx.ModelProto()
             model.CopyFrom(self.light)
-            with path.with_name(path.name + ".data").open("wb") as data:
+            beside = path.with_name(path.name + ".data")
+            with beside.open("wb") as data:
                 model.graph.initializer.extend(wire.write_apart(data, self.weights.items()))
             file.write(model.SerializeToString(deterministic=True))
+            return [path, beside]
 
 
 def segment(graph: Graph, planned: Planned, run: Run) -> Segment:

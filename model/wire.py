@@ -8,7 +8,9 @@ file their bytes lie. ``write`` puts a model and its weights into one file, each
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -189,10 +191,32 @@ def write_apart(file: BinaryIO, weights: Iterable[tuple[str, np.ndarray]]) -> li
 def _write_values(file: BinaryIO, array: np.ndarray) -> int:
     """The elements in C order; what is not in one piece is copied a slice at a time."""
     if array.flags.c_contiguous:
-        return file.write(_bytes(array))
+        copied = _copy(file, array)
+        return copied + file.write(_bytes(array)[copied:])
     rows = max(1, CHUNK_ELEMENTS // max(1, array[0].size))
     parts = (np.ascontiguousarray(array[i : i + rows]) for i in range(0, len(array), rows))
     return sum(file.write(_bytes(part)) for part in parts)
+
+
+def _copy(file: BinaryIO, array: np.ndarray) -> int:
+    """Have the system copy values from the file that they lie in: they never come into this process.
+
+    Returns how many bytes it has copied: fewer than there are where it cannot, such as on some file systems.
+    """
+    mapped = array
+    while isinstance(mapped.base, np.ndarray):
+        mapped = mapped.base
+    if not isinstance(mapped, np.memmap) or not hasattr(os, "copy_file_range"):
+        return 0
+    at, copied = mapped.offset + array.ctypes.data - mapped.ctypes.data, 0
+    with open(str(mapped.filename), "rb", buffering=0) as source, suppress(OSError):
+        file.flush()
+        size = 1
+        while size and copied < array.nbytes:
+            size = os.copy_file_range(source.fileno(), file.fileno(), array.nbytes - copied, at + copied)
+            copied += size
+    file.seek(0, os.SEEK_END)
+    return copied
 
 
 def _bytes(array: np.ndarray) -> memoryview:

@@ -7,7 +7,7 @@ generated programs execute. Plain data with a JSON form; nothing here imports mo
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Tuple, Union
 
 from runtime.errors import CleaveError
@@ -141,16 +141,16 @@ class Plan:
 
     def to_json(self) -> str:
         """The plan as text; ``from_json`` gives it back unchanged."""
-        ranks = [dict(asdict(rank), steps=[_step_to_dict(s) for s in rank.steps]) for rank in self.ranks]
+        ranks = [dict(vars(rank), steps=[_step_to_dict(s) for s in rank.steps]) for rank in self.ranks]
         body = {
             "format": FORMAT,
             "version": VERSION,
             "cnn": self.cnn,
-            "inputs": [asdict(b) for b in self.inputs],
-            "outputs": [asdict(b) for b in self.outputs],
+            "inputs": self.inputs,
+            "outputs": self.outputs,
             "ranks": ranks,
         }
-        return json.dumps(body, indent=1) + "\n"
+        return json.dumps(body, indent=1, default=vars) + "\n"
 
     @staticmethod
     def from_json(text: str, where: str = "plan.json") -> Plan:
@@ -171,7 +171,7 @@ class Plan:
 
 def _step_to_dict(step: Step) -> dict[str, Any]:
     name = next(name for name, kind in STEPS.items() if isinstance(step, kind))
-    return {"op": name, **asdict(step)}
+    return {"op": name, **vars(step)}
 
 
 def _tuples(value: Any) -> Any:
