@@ -18,9 +18,10 @@ from codegen import bundle as bundles
 from codegen import folder, zoo
 from codegen.render import TARGETS
 from codegen.verify import verify as verify_bundle
-from dse import ending, show
+from dse import cli_testbed, ending, show
 from dse import run as job
 from dse.chromosomes import KINDS, SHARES
+from dse.cli_options import DryRunOption, JsonOption, console, print_json
 from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn, cnn_path, read_cnn, read_text
 from dse.results import shown
@@ -47,10 +48,7 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-WIDE = 160
-"""Columns where the output is no terminal: a table in a file or a pipe is not squeezed into 80."""
-
-console = Console(width=None if sys.stdout.isatty() else WIDE)
+app.add_typer(cli_testbed.app, name="testbed")
 
 CnnOption = Annotated[str, typer.Option("--cnn", help="ONNX file, or zoo:NAME (see dse models)")]
 PlatformOption = Annotated[Path, typer.Option("--platform", help="Platform file, or the name of a shipped one")]
@@ -62,12 +60,8 @@ JoinOption = Annotated[str, typer.Option("--join", help="Where parts of a layer 
 TargetOption = Annotated[
     str, typer.Option("--target", help="What the programs are written in: python, or cpp (half the memory)")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace an earlier result")]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Check everything, say what would be done, write nothing")
-]
 InputOption = Annotated[
     str | None,
     typer.Option("--input", metavar="PATH", help="Frames: .npz, .npy, .raw, an image, or a folder of these"),
@@ -83,10 +77,6 @@ BundleArgument = Annotated[
 def main() -> None:
     """Run a command."""
     ending.run(app)
-
-
-def _print_json(body: Any) -> None:
-    sys.stdout.write(json.dumps(body, indent=1) + "\n")
 
 
 def _one_of(option: str, text: str, known: Sequence[str]) -> str:
@@ -122,7 +112,7 @@ def inspect(
     graph = read_cnn(cnn, shape, fold).graph
     rows = show.layer_rows(graph)
     if as_json:
-        _print_json({"cnn": graph.name, "inputs": graph.inputs, "outputs": graph.outputs, "layers": rows})
+        print_json({"cnn": graph.name, "inputs": graph.inputs, "outputs": graph.outputs, "layers": rows})
     else:
         show.layers(console, graph, rows)
 
@@ -141,7 +131,7 @@ def models(
         if name not in zoo.NAMES:
             raise CleaveError(f"there is no network '{name}' in the zoo (it has {', '.join(zoo.NAMES)})")
     if not names:
-        _print_json(zoo.NAMES) if as_json else show.line(console, "\n".join(zoo.NAMES))
+        print_json(zoo.NAMES) if as_json else show.line(console, "\n".join(zoo.NAMES))
         return
     files = [out / f"{name}.onnx" for name in names]
     for file in files:
@@ -155,7 +145,7 @@ def models(
             zoo.write(name, out, seed)
     except OSError as error:
         raise CleaveError(f"{out}: cannot be written: {error.strerror}") from error
-    _print_json([str(file) for file in files]) if as_json else show.line(console, "\n".join(map(str, files)))
+    print_json([str(file) for file in files]) if as_json else show.line(console, "\n".join(map(str, files)))
 
 
 @app.command()
@@ -226,7 +216,7 @@ def run(
     finally:
         _stop(progress)
     if as_json:
-        _print_json(json.loads((out / "summary.json").read_text()))
+        print_json(json.loads((out / "summary.json").read_text()))
     else:
         show.outcome(console, outcome, cluster, generations, out)
     raise typer.Exit(0 if outcome.passed else 1)
@@ -290,7 +280,7 @@ def generate(
         return
     made = bundles.write_bundle(loaded.graph, cluster, found, loaded.source, out, force, join, target)
     rows = show.rank_rows(made)
-    _print_json({"bundle": str(out), "ranks": rows}) if as_json else show.ranks(console, rows, out)
+    print_json({"bundle": str(out), "ranks": rows}) if as_json else show.ranks(console, rows, out)
 
 
 @app.command()
@@ -312,7 +302,7 @@ def price(
         graph, found = gathered(graph, found)
     result = priced(graph, cluster, found)
     if as_json:
-        _print_json(show.price_body(graph, cluster, result))
+        print_json(show.price_body(graph, cluster, result))
     else:
         show.price(console, graph, cluster, result)
 
@@ -347,7 +337,7 @@ def convert(
         for name, text in files.items():
             (draft / name).write_text(text)
     written = [str(out / name) for name in files]
-    _print_json(written) if as_json else show.line(console, f"wrote {', '.join(written)}")
+    print_json(written) if as_json else show.line(console, f"wrote {', '.join(written)}")
 
 
 @app.command()

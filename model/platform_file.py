@@ -77,11 +77,13 @@ class Line:
 class Sheet:
     """A platform file as written. Reading never stops at a mistake: ``problems`` holds (line, sentence) of each.
 
+    keys:  the known ones; other files of hosts and fields have others (``dse.testbed.spec``)
     lines: all lines with content
     hosts: host → what its lines together state of it, in order of first appearance
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, keys: tuple[str, ...] = KEYS) -> None:
+        self.keys = keys
         self.problems: list[tuple[int, str]] = []
         self.lines: list[Line] = []
         self.hosts: dict[str, Fields] = {}
@@ -127,8 +129,8 @@ class Sheet:
         elif not equals:
             hint = "; cores are written 0-5 or 0-2+4" if "slots" in fields and text.isdigit() else ""
             wrong = f"{text!r} is not key=value{hint}"
-        elif key not in KEYS:
-            wrong = f"unknown key {key!r} ({_meant(key)})"
+        elif key not in self.keys:
+            wrong = f"unknown key {key!r} ({_meant(key, self.keys)})"
         elif key in fields:
             wrong = f"{key}: stated twice"
         else:
@@ -147,10 +149,10 @@ class Sheet:
                 self.problems.append((number, wrong))
 
 
-def _meant(key: str) -> str:
+def _meant(key: str, keys: tuple[str, ...]) -> str:
     """The known key that looks most like ``key``, or all of them."""
-    near = get_close_matches(key[:40], KEYS, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(KEYS)}"
+    near = get_close_matches(key[:40], keys, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(keys)}"
 
 
 def word(text: str) -> str:

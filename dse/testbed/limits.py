@@ -1,0 +1,158 @@
+"""Processor share, cores and memory of a host, as files of cgroups and what to write into them.
+
+Version 1 has a hierarchy for each controller, version 2 one for all; a machine may have both, so each controller is
+looked up where it is mounted. Our groups are ``cleave-testbed/NAME/host-HOST`` in each hierarchy that is needed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from dse.testbed.spec import HostSpec
+from dse.testbed.state import SWITCH, TAG, Testbed
+
+CONTROLLERS = ("cpu", "cpuset", "memory")
+PERIOD_US = 10_000
+"""A quota that is given out every 10 ms: repeated runs are alike then; with 100 ms or 5 ms they are not."""
+
+Write = tuple[Path, str]
+"""A file and what to write into it."""
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """One mounted hierarchy of cgroups.
+
+    root:        where it is mounted
+    version:     1 or 2
+    controllers: those of CONTROLLERS that it has, in that order
+    writable:    whether it is mounted so
+    """
+
+    root: Path
+    version: int
+    controllers: tuple[str, ...]
+    writable: bool
+
+    def testbed(self, testbed_name: str) -> Path:
+        return self.root / TAG / testbed_name
+
+    def group(self, testbed: Testbed, host: str) -> Path:
+        return self.testbed(testbed.name) / ("switch" if host == SWITCH else f"host-{host}")
+
+
+def hierarchies(mountinfo: str) -> list[Hierarchy]:
+    """Those with a controller that we need, read from the text of ``/proc/self/mountinfo`` and, for version 2, from
+    its root."""
+    found: list[Hierarchy] = []
+    for line in mountinfo.splitlines():
+        mount, _, system = line.partition(" - ")
+        root, options = Path(_unescaped(mount.split()[4])), mount.split()[5].split(",")
+        kind, _, features = system.split(" ", 2)
+        has = {"cgroup": features.split(",")}.get(kind) or (_version2(root) if kind == "cgroup2" else [])
+        known = {controller for hierarchy in found for controller in hierarchy.controllers}
+        ours = tuple(c for c in CONTROLLERS if c in has and c not in known)
+        if ours:
+            found.append(Hierarchy(root, 1 if kind == "cgroup" else 2, ours, "rw" in options))
+    return found
+
+
+def lacking(found: list[Hierarchy]) -> list[str]:
+    """Sentences on why the hierarchies cannot hold testbeds; none: they can."""
+    known = [controller for hierarchy in found for controller in hierarchy.controllers]
+    problems = [
+        f"no '{controller}' control group is mounted, which limits a host's {what}: the kernel lacks it, or it is off"
+        for controller, what in zip(CONTROLLERS, ("processor share", "cores", "memory"), strict=True)
+        if controller not in known
+    ]
+    for hierarchy in found:
+        if not hierarchy.writable:
+            problems.append(f"{hierarchy.root}: control groups are mounted read-only; a container needs --privileged")
+        elif _is_occupied(hierarchy):
+            problems.append(
+                f"{hierarchy.root}: controllers cannot be given to new groups, since this is a container's own group "
+                "and has processes in it; start the container with --cgroupns=host"
+            )
+    return problems
+
+
+def to_switch_on(hierarchy: Hierarchy) -> tuple[str, ...]:
+    """Controllers of version 2 that the root does not give to its children yet."""
+    if hierarchy.version == 1:
+        return ()
+    given = (hierarchy.root / "cgroup.subtree_control").read_text().split()
+    return tuple(c for c in hierarchy.controllers if c not in given)
+
+
+def groups(hierarchy: Hierarchy, testbed: Testbed) -> list[tuple[Path, list[Write]]]:
+    """The groups of one hierarchy in the order in which they are made, each with what is then written."""
+    parents = [hierarchy.root / TAG, hierarchy.testbed(testbed.name)]
+    made = [(parent, _pass_on(hierarchy, parent)) for parent in parents]
+    made.append((hierarchy.group(testbed, SWITCH), _unlimited(hierarchy, hierarchy.group(testbed, SWITCH))))
+    for host in testbed.hosts:
+        made.append((hierarchy.group(testbed, host.name), limits(hierarchy, hierarchy.group(testbed, host.name), host)))
+    return made
+
+
+def limits(hierarchy: Hierarchy, group: Path, host: HostSpec) -> list[Write]:
+    """What makes a group as slow and as small as a host is to be."""
+    quota, cores = round(host.share * PERIOD_US), ",".join(map(str, host.cores))
+    memory = str(host.memory_bytes)
+    if hierarchy.version == 2:
+        files = {
+            "cpu": [("cpu.max", f"{quota} {PERIOD_US}")],
+            "cpuset": [("cpuset.cpus", cores)],
+            "memory": [("memory.max", memory), ("memory.swap.max", "0")],
+        }
+    else:
+        files = {
+            "cpu": [("cpu.cfs_period_us", str(PERIOD_US)), ("cpu.cfs_quota_us", str(quota))],
+            "cpuset": [("cpuset.cpus", cores)],
+            "memory": [("memory.limit_in_bytes", memory), ("memory.memsw.limit_in_bytes", memory)],
+        }
+    own = [(group / name, text) for controller in hierarchy.controllers for name, text in files[controller]]
+    return _unlimited(hierarchy, group) + own
+
+
+OPTIONAL = ("memory.swap.max", "memory.memsw.limit_in_bytes")
+"""Not there where the kernel does not account for swap."""
+
+
+def _pass_on(hierarchy: Hierarchy, group: Path) -> list[Write]:
+    """What a group between the root and a host's needs, so that the host's can have limits."""
+    if hierarchy.version == 2:
+        return [(group / "cgroup.subtree_control", " ".join(f"+{c}" for c in hierarchy.controllers))]
+    return _unlimited(hierarchy, group)
+
+
+def _unlimited(hierarchy: Hierarchy, group: Path) -> list[Write]:
+    """Version 1 lets no process into a group whose cores and memory nodes are not stated."""
+    if hierarchy.version == 2 or "cpuset" not in hierarchy.controllers:
+        return []
+    return [(group / name, _above(group, name)) for name in ("cpuset.cpus", "cpuset.mems")]
+
+
+def _above(group: Path, name: str) -> str:
+    """What the group above our outermost one says: all our groups have no more and, where not limited, no less."""
+    outermost = next(parent for parent in (group, *group.parents) if parent.name == TAG)
+    return (outermost.parent / name).read_text().strip()
+
+
+def _is_occupied(hierarchy: Hierarchy) -> bool:
+    """Version 2 gives no controller to groups below one with processes, except below the very root."""
+    is_root = not (hierarchy.root / "cgroup.type").exists()
+    if hierarchy.version == 1 or is_root or not to_switch_on(hierarchy):
+        return False
+    return bool((hierarchy.root / "cgroup.procs").read_text().strip())
+
+
+def _version2(root: Path) -> list[str]:
+    file = root / "cgroup.controllers"
+    return file.read_text().split() if file.exists() else []
+
+
+def _unescaped(path: str) -> str:
+    r"""A path of mountinfo, where a space is ``\040``."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
