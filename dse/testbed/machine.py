@@ -82,15 +82,16 @@ def make_group(group: Path, writes: list[Write]) -> None:
 
 def end_processes(groups: list[Path]) -> None:
     """Kill all in some cgroups and in those below them, and wait until they are gone."""
-    limit = time.monotonic() + PATIENCE_S
+    limit, killed = time.monotonic() + PATIENCE_S, set[int]()
     while left := {pid for group in groups for pid in processes(group)}:
-        for pid in left - {0}:  # 0: in a process namespace that we do not see into
+        killed |= left - {0}  # 0: in a process namespace that we do not see into
+        for pid in killed & left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if time.monotonic() > limit:
             raise CleaveError(f"processes do not end though they were killed: {', '.join(map(str, sorted(left)))}")
-        _bury(left)
         time.sleep(ASK_S)
+    _bury(killed)
 
 
 def processes(group: Path) -> list[int]:
@@ -148,10 +149,14 @@ def mounted() -> list[Hierarchy]:
 
 
 def _bury(pids: set[int]) -> None:
-    """Take note of the end of those that this very process has started."""
-    for pid in pids - {0}:
-        with suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
+    """Wait until the dead are gone, or their parents let them lie: what is not buried keeps its namespaces."""
+    limit = time.monotonic() + PATIENCE_S / 4
+    while pids and time.monotonic() < limit:
+        for pid in pids:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)  # one that this very process has started
+        pids = {pid for pid in pids if Path(f"/proc/{pid}").exists()}
+        time.sleep(ASK_S)
 
 
 def _retry_busy(group: Path) -> None:
