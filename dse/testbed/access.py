@@ -11,7 +11,7 @@ FILES = (PLATFORM, KEY, f"{KEY}.pub", KNOWN_HOSTS, STATE)
 
 
 def platform(testbed: Testbed, architecture: str) -> str:
-    """The platform file: one CPU device a host. Its cores are numbered as the host's own, from 0."""
+    """The platform file: one CPU device a host."""
     lines = [
         f"# The testbed '{testbed.name}': hosts on one machine, made by dse testbed up.",
         f"# Log in with {KEY} and {KNOWN_HOSTS} beside this file; Python on each host: {testbed.python}",
@@ -30,13 +30,12 @@ def bandwidth(bytes_per_s: float) -> str:
 
 
 def _line(testbed: Testbed, host: HostSpec, architecture: str) -> str:
-    last = len(host.cores) - 1
     fields = {
         "address": testbed.address(host.name),
         "user": USER,
         "port": PORT,
         "interface": INTERFACE,
-        "slots": f"0-{last}" if last else "0",
+        "slots": "+".join(map(str, host.cores)),
         "memory": f"{host.memory_bytes}B",
         "bandwidth": bandwidth(host.bandwidth_bytes_per_s),
         "coefficients": "generic",

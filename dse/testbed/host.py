@@ -33,18 +33,25 @@ FOLDERS = {"home": 0o700, "tmp": 0o1777}
 """Of a host's folder, with their modes."""
 
 
-def start(groups: list[Path], place: Path) -> list[str]:
-    """The command that becomes a host: into its cgroups, then into namespaces of its own, then the script."""
-    join = 'for group; do echo $$ > "$group/cgroup.procs" || exit 1; done'
-    namespaces = "exec unshare --net --uts --ipc --mount --pid --fork --kill-child --mount-proc --propagation private"
-    return ["sh", "-c", f"{join}; {namespaces} sh {place}/boot.sh", "sh", *map(str, groups)]
+JOIN = 'for group; do echo $$ > "$group/cgroup.procs" || exit 1; done'
+"""A shell that has cgroups as arguments moves into them."""
+
+
+def start(groups: list[Path], place: Path, cores: tuple[int, ...]) -> list[str]:
+    """The command that becomes a host: into its cgroups, to its cores, into namespaces of its own, then the script.
+
+    All that runs on the host inherits its cores. They are no hard limit (cpuset): mpirun takes hosts with as many cores
+    for alike, and would bind ranks to the cores of its own host on all of them.
+    """
+    place_on = f"taskset --cpu-list {','.join(map(str, cores))}"
+    namespaces = "unshare --net --uts --ipc --mount --pid --fork --kill-child --mount-proc --propagation private"
+    return ["sh", "-c", f"{JOIN}; exec {place_on} {namespaces} sh {place}/boot.sh", "sh", *map(str, groups)]
 
 
 def start_switch(groups: list[Path]) -> list[str]:
     """The command that becomes the switch: nothing runs in it, it is a namespace only."""
-    join = 'for group; do echo $$ > "$group/cgroup.procs" || exit 1; done'
     script = f"echo {READY}; exec sleep infinity >/dev/null"
-    return ["sh", "-c", f"{join}; exec unshare --net sh -c '{script}'", "sh", *map(str, groups)]
+    return ["sh", "-c", f"{JOIN}; exec unshare --net sh -c '{script}'", "sh", *map(str, groups)]
 
 
 def hosts_table(testbed: Testbed) -> str:

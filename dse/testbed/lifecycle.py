@@ -157,7 +157,7 @@ def _connect(testbed: Testbed) -> None:
         machine.run(command)
     for host in testbed.hosts:
         place = testbed.place(host.name)
-        pid = machine.start(inside.start(_groups(testbed, host.name), place), place)
+        pid = machine.start(inside.start(_groups(testbed, host.name), place, host.cores), place)
         for command in network.host(testbed, host, pid, switch):
             machine.run(command)
 

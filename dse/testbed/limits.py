@@ -1,4 +1,4 @@
-"""Processor share, cores and memory of a host, as files of cgroups and what to write into them.
+"""Processor share and memory of a host, as files of cgroups and what to write into them.
 
 Version 1 has a hierarchy for each controller, version 2 one for all; a machine may have both, so each controller is
 looked up where it is mounted. Our groups are ``cleave-testbed/NAME/host-HOST`` in each hierarchy that is needed.
@@ -13,7 +13,7 @@ from pathlib import Path
 from dse.testbed.spec import HostSpec
 from dse.testbed.state import SWITCH, TAG, Testbed
 
-CONTROLLERS = ("cpu", "cpuset", "memory")
+CONTROLLERS = ("cpu", "memory")
 PERIOD_US = 10_000
 """A quota that is given out every 10 ms: repeated runs are alike then; with 100 ms or 5 ms they are not."""
 
@@ -64,7 +64,7 @@ def lacking(found: list[Hierarchy]) -> list[str]:
     known = [controller for hierarchy in found for controller in hierarchy.controllers]
     problems = [
         f"no '{controller}' control group is mounted, which limits a host's {what}: the kernel lacks it, or it is off"
-        for controller, what in zip(CONTROLLERS, ("processor share", "cores", "memory"), strict=True)
+        for controller, what in zip(CONTROLLERS, ("processor share", "memory"), strict=True)
         if controller not in known
     ]
     for hierarchy in found:
@@ -90,7 +90,7 @@ def groups(hierarchy: Hierarchy, testbed: Testbed) -> list[tuple[Path, list[Writ
     """The groups of one hierarchy in the order in which they are made, each with what is then written."""
     parents = [hierarchy.root / TAG, hierarchy.testbed(testbed.name)]
     made = [(parent, _pass_on(hierarchy, parent)) for parent in parents]
-    made.append((hierarchy.group(testbed, SWITCH), _unlimited(hierarchy, hierarchy.group(testbed, SWITCH))))
+    made.append((hierarchy.group(testbed, SWITCH), []))
     for host in testbed.hosts:
         made.append((hierarchy.group(testbed, host.name), limits(hierarchy, hierarchy.group(testbed, host.name), host)))
     return made
@@ -98,22 +98,18 @@ def groups(hierarchy: Hierarchy, testbed: Testbed) -> list[tuple[Path, list[Writ
 
 def limits(hierarchy: Hierarchy, group: Path, host: HostSpec) -> list[Write]:
     """What makes a group as slow and as small as a host is to be."""
-    quota, cores = round(host.share * PERIOD_US), ",".join(map(str, host.cores))
-    memory = str(host.memory_bytes)
+    quota, memory = round(host.share * PERIOD_US), str(host.memory_bytes)
     if hierarchy.version == 2:
         files = {
             "cpu": [("cpu.max", f"{quota} {PERIOD_US}")],
-            "cpuset": [("cpuset.cpus", cores)],
             "memory": [("memory.max", memory), ("memory.swap.max", "0")],
         }
     else:
         files = {
             "cpu": [("cpu.cfs_period_us", str(PERIOD_US)), ("cpu.cfs_quota_us", str(quota))],
-            "cpuset": [("cpuset.cpus", cores)],
             "memory": [("memory.limit_in_bytes", memory), ("memory.memsw.limit_in_bytes", memory)],
         }
-    own = [(group / name, text) for controller in hierarchy.controllers for name, text in files[controller]]
-    return _unlimited(hierarchy, group) + own
+    return [(group / name, text) for controller in hierarchy.controllers for name, text in files[controller]]
 
 
 OPTIONAL = ("memory.swap.max", "memory.memsw.limit_in_bytes")
@@ -122,22 +118,9 @@ OPTIONAL = ("memory.swap.max", "memory.memsw.limit_in_bytes")
 
 def _pass_on(hierarchy: Hierarchy, group: Path) -> list[Write]:
     """What a group between the root and a host's needs, so that the host's can have limits."""
-    if hierarchy.version == 2:
-        return [(group / "cgroup.subtree_control", " ".join(f"+{c}" for c in hierarchy.controllers))]
-    return _unlimited(hierarchy, group)
-
-
-def _unlimited(hierarchy: Hierarchy, group: Path) -> list[Write]:
-    """Version 1 lets no process into a group whose cores and memory nodes are not stated."""
-    if hierarchy.version == 2 or "cpuset" not in hierarchy.controllers:
+    if hierarchy.version == 1:
         return []
-    return [(group / name, _above(group, name)) for name in ("cpuset.cpus", "cpuset.mems")]
-
-
-def _above(group: Path, name: str) -> str:
-    """What the group above our outermost one says: all our groups have no more and, where not limited, no less."""
-    outermost = next(parent for parent in (group, *group.parents) if parent.name == TAG)
-    return (outermost.parent / name).read_text().strip()
+    return [(group / "cgroup.subtree_control", " ".join(f"+{c}" for c in hierarchy.controllers))]
 
 
 def _is_occupied(hierarchy: Hierarchy) -> bool:

@@ -12,7 +12,7 @@ from dse.testbed import limits, machine
 from dse.testbed.spec import HostSpec
 
 PACKAGES = {
-    "util-linux": ("unshare", "nsenter", "mount"),
+    "util-linux": ("unshare", "nsenter", "mount", "taskset"),
     "hostname": ("hostname",),
     "iproute2": ("ip", "tc"),
     "openssh-client": ("ssh-keygen",),

@@ -5,7 +5,7 @@
 The first field is the name of the host, all others are ``key=value`` in any order, and every host states all of them:
 
 ===========  ====================================================================================
-cores        of this machine that the host may use: ``0``, ``0-1``, ``0-2+4``; hosts may share one
+cores        of this machine that the host runs on: ``0``, ``0-1``, ``0-2+4``; hosts may share one
 share        how much of them, in cores: ``0.45`` is 45 % of one core, ``1.5`` one core and a half
 memory       most that the processes of the host may take together
 bandwidth    of its network link, each direction
