@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +15,7 @@ import onnx
 import onnxruntime as ort
 from onnx import helper
 
+from runtime.bench import Runner
 from runtime.errors import CleaveError
 from runtime.images import PLAIN, Pixels
 from runtime.infer import asked
@@ -88,21 +89,28 @@ def verify(
     pixels: Pixels = PLAIN,
     tolerance: float | None = None,
     communicator: Literal["mpi", "inprocess"] = "mpi",
-    threads: int = 1,
+    threads: int | None = 1,
+    provider: str | None = CPU,
     timeout_s: float = 600.0,
+    runner: Runner | None = None,
 ) -> Verification:
     """Run frames through the bundle, on this machine's CPU, and through the whole CNN.
 
     frames: how many; ``None``: all that ``input`` holds, or ``RANDOM`` random ones of ``seed`` where there is none
+    threads, provider: of the ranks; ``None``: those of the plan
+    runner: what runs the bundle, in so many seconds at most, in place of ``communicator``
     """
     plan = read_plan(bundle)
     tolerance = _tolerance(plan) if tolerance is None else tolerance
     with tempfile.TemporaryDirectory(prefix="cleave-") as folder:
         result = f"{folder}/out.npz"
-        options = Options(RANDOM, input=input, output=result, threads=threads, provider=CPU, seed=seed, pixels=pixels)
+        options = Options(RANDOM, input=input, output=result, seed=seed, pixels=pixels)
+        options = replace(options, threads=threads, provider=provider)
         options, given = asked(plan, options, frames)
         wanted = run_whole(model, (given.frame(i) for i in range(options.frames)))
-        if communicator == "mpi":
+        if runner is not None:
+            runner(options, timeout_s)
+        elif communicator == "mpi":
             run(bundle, options, timeout_s=timeout_s)
         else:
             run_in_process(str(bundle), options, timeout_s=timeout_s)

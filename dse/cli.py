@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,10 +17,24 @@ from codegen import bundle as bundles
 from codegen import folder, zoo
 from codegen.render import TARGETS
 from codegen.verify import verify as verify_bundle
-from dse import cli_testbed, ending, show
+from dse import cli_cluster, cli_testbed, ending, show
 from dse import run as job
 from dse.chromosomes import KINDS, SHARES
-from dse.cli_options import DryRunOption, JsonOption, console, print_json
+from dse.cli_options import (
+    BundleArgument,
+    ChannelsOption,
+    DryRunOption,
+    InputOption,
+    JsonOption,
+    MeanOption,
+    PlatformOption,
+    ScaleOption,
+    check_bundle,
+    console,
+    one_of,
+    pixels,
+    print_json,
+)
 from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn, cnn_path, read_cnn, read_text
 from dse.results import shown
@@ -31,9 +44,7 @@ from model.gather import gathered
 from model.mapping import Mapping
 from model.platform import Platform
 from model.priced import priced
-from runtime.bench import bench as bench_bundle
 from runtime.errors import CleaveError
-from runtime.images import ORDERS, Pixels, numbers
 from runtime.infer import asked
 from runtime.infer import infer as infer_bundle
 from runtime.launch import read_plan
@@ -51,7 +62,6 @@ app = typer.Typer(
 app.add_typer(cli_testbed.app, name="testbed")
 
 CnnOption = Annotated[str, typer.Option("--cnn", help="ONNX file, or zoo:NAME (see dse models)")]
-PlatformOption = Annotated[Path, typer.Option("--platform", help="Platform file, or the name of a shipped one")]
 ShapeOption = Annotated[list[str], typer.Option("--shape", help="Size of a dynamic input: NAME=1,3,224,224")]
 FoldOption = Annotated[bool, typer.Option("--fold/--no-fold", help="Fold BatchNormalization into convolutions")]
 MappingOption = Annotated[Path, typer.Option("--mapping", help="Mapping: this program's form or AutoDiCE's")]
@@ -62,28 +72,11 @@ TargetOption = Annotated[
 ]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace an earlier result")]
-InputOption = Annotated[
-    str | None,
-    typer.Option("--input", metavar="PATH", help="Frames: .npz, .npy, .raw, an image, or a folder of these"),
-]
-MeanOption = Annotated[str, typer.Option("--mean", help="Of images, 0..255: a number, or one a channel: 123.7,116.8,…")]
-ScaleOption = Annotated[str, typer.Option("--scale", help="Of images: an input is (pixel - mean) * scale")]
-ChannelsOption = Annotated[str, typer.Option("--channels", help=f"Order of an image's: {', '.join(ORDERS)}")]
-BundleArgument = Annotated[
-    Path, typer.Argument(metavar="BUNDLE", help="Bundle folder, made by dse generate or dse run")
-]
 
 
 def main() -> None:
     """Run a command."""
     ending.run(app)
-
-
-def _one_of(option: str, text: str, known: Sequence[str]) -> str:
-    """The value of an option that names one of a few things."""
-    if text not in known:
-        raise CleaveError(f"{option} {text}: must be one of {', '.join(known)}")
-    return text
 
 
 def _show_version(asked: bool) -> None:
@@ -177,9 +170,9 @@ def run(
     """Find the best mappings; generate, run and check their programs."""
     settings = Settings(population, generations, seed, _objectives(objectives))
     (
-        _one_of("--chromosome", chromosome, KINDS),
-        _one_of("--shares", shares, SHARES),
-        _one_of("--target", target, TARGETS),
+        one_of("--chromosome", chromosome, KINDS),
+        one_of("--shares", shares, SHARES),
+        one_of("--target", target, TARGETS),
     )
     loaded, cluster = read_cnn(cnn, shape, fold), Platform.from_file(platform)
     out = out or Path("runs") / f"{loaded.graph.name}-{cluster.name}"
@@ -273,7 +266,7 @@ def generate(
     """Make a bundle from a mapping. Submodels, plan, one program a rank, rankfile and hostfile."""
     loaded, cluster = read_cnn(cnn, shape, fold), Platform.from_file(platform)
     found = _mapping(loaded, cluster, mapping, horizontal)
-    _one_of("--join", join, bundles.JOINS), _one_of("--target", target, TARGETS)
+    one_of("--join", join, bundles.JOINS), one_of("--target", target, TARGETS)
     job.check_place(out, force)
     if dry_run:
         show.line(console, f"dry run: the mapping is right; would write {out}")
@@ -298,7 +291,7 @@ def price(
     loaded, cluster = read_cnn(cnn, shape, fold), Platform.from_file(platform)
     found = _mapping(loaded, cluster, mapping, horizontal)
     graph = loaded.graph
-    if _one_of("--join", join, bundles.JOINS) == bundles.GATHER:
+    if one_of("--join", join, bundles.JOINS) == bundles.GATHER:
         graph, found = gathered(graph, found)
     result = priced(graph, cluster, found)
     if as_json:
@@ -321,7 +314,7 @@ def convert(
     as_json: JsonOption = False,
 ) -> None:
     """Turn a mapping into AutoDiCE's two files, or back."""
-    _one_of("--to", to, ("autodice", "cleave"))
+    one_of("--to", to, ("autodice", "cleave"))
     loaded, cluster = read_cnn(cnn, shape, fold), Platform.from_file(platform)
     found = _mapping(loaded, cluster, mapping, horizontal)
     files = {"mapping.json": found.to_json(loaded.graph, cluster)}
@@ -355,36 +348,15 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Run a bundle here and compare its answer with the whole model's. One MPI process a rank."""
-    pixels = _pixels(mean, scale, channels)
-    _check_bundle(bundle)
+    how = pixels(mean, scale, channels)
+    check_bundle(bundle)
     path = bundles.check_source(bundle, cnn_path(cnn) if cnn else None)
-    found = verify_bundle(bundle, path, frames=frames, seed=seed, input=input, pixels=pixels)
+    found = verify_bundle(bundle, path, frames=frames, seed=seed, input=input, pixels=how)
     if as_json:
         sys.stdout.write(found.to_json())
     else:
         show.verification(console, bundle, found)
     raise typer.Exit(0 if found.passed else 1)
-
-
-def _pixels(mean: str, scale: str, channels: str) -> Pixels:
-    """How images become frames, as three options say it."""
-    order = _one_of("--channels", channels, ORDERS)
-    return Pixels(_numbers("--mean", mean), _numbers("--scale", scale), order)
-
-
-def _numbers(option: str, text: str) -> tuple[float, ...]:
-    try:
-        return numbers(text)
-    except CleaveError as error:
-        raise CleaveError(f"{option}: {error}") from error
-
-
-def _check_bundle(folder: Path) -> None:
-    """``CleaveError`` where it is no bundle; of a run's folder, with the bundles in it."""
-    inside = sorted(str(file.parent) for file in folder.glob("*/bundle.json"))
-    if inside and not (folder / "bundle.json").exists():
-        raise CleaveError(f"{folder}: is no bundle, but has some in it: {', '.join(inside)}")
-    bundles.read_source(folder)
 
 
 @app.command()
@@ -405,10 +377,10 @@ def infer(
     as_json: JsonOption = False,
 ) -> None:
     """Run a bundle here on your frames and keep its results. An array for each output, first axis = frame."""
-    pixels = _pixels(mean, scale, channels)
-    _check_bundle(bundle)
+    how = pixels(mean, scale, channels)
+    check_bundle(bundle)
     job.check_file(output, ".npz", force)
-    options = Options(input=input, output=str(output), provider=CPU, pixels=pixels)
+    options = Options(input=input, output=str(output), provider=CPU, pixels=how)
     options, _ = asked(read_plan(bundle), options, frames)
     if dry_run:
         show.line(console, f"dry run: {options.frames} frames fit the network; would write {output}")
@@ -420,22 +392,5 @@ def infer(
         show.answer(console, found)
 
 
-@app.command()
-def bench(
-    bundle: BundleArgument,
-    warmup: Annotated[int, typer.Option(min=0, help="Frames before those that count")] = 4,
-    frames: Annotated[int, typer.Option(min=1, help="Frames that count")] = 20,
-    input: InputOption = None,
-    mean: MeanOption = "0",
-    scale: ScaleOption = "1",
-    channels: ChannelsOption = "rgb",
-    as_json: JsonOption = False,
-) -> None:
-    """Run a bundle here and time it. Frame by frame after a barrier: latency, compute, wait and memory."""
-    pixels = _pixels(mean, scale, channels)
-    _check_bundle(bundle)
-    found = bench_bundle(bundle, warmup=warmup, frames=frames, provider=CPU, input=input, pixels=pixels)
-    if as_json:
-        sys.stdout.write(found.to_json())
-    else:
-        show.bench(console, bundle, found)
+app.command()(cli_cluster.deploy)
+app.command()(cli_cluster.bench)

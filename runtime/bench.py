@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -17,6 +18,8 @@ from runtime.trace import COMPUTE, SEND, WAIT, Trace
 
 WARMUP, FRAMES = 4, 20
 """Runs that are thrown away and runs that count, as in the thesis this follows."""
+Runner = Callable[[Options, float], object]
+"""Runs a bundle as some options say, in so many seconds at most."""
 
 
 @dataclass(frozen=True)
@@ -104,21 +107,24 @@ def bench(
     input: str | None = None,
     pixels: Pixels = PLAIN,
     timeout_s: float = 600.0,
+    runner: Runner | None = None,
 ) -> Bench:
-    """Run a bundle on this machine, every frame started together, and then as a stream.
+    """Run a bundle, every frame started together, and then as a stream.
 
     input, pixels: which frames, used round and round; without, random ones
+    runner: what runs it, in so many seconds at most; None: this machine
     """
     usual = Options(frames, warmup, input=input, threads=threads, provider=provider, pixels=pixels)
     asked(read_plan(bundle), usual, frames)
-    alone = _measure(bundle, replace(usual, barrier=True), timeout_s)
-    return Bench.from_trace(alone, _measure(bundle, replace(usual, stream=True), timeout_s))
+    runner = runner or (lambda options, time_s: run(bundle, options, timeout_s=time_s))
+    alone = _measure(runner, replace(usual, barrier=True), timeout_s)
+    return Bench.from_trace(alone, _measure(runner, replace(usual, stream=True), timeout_s))
 
 
-def _measure(bundle: Path, options: Options, timeout_s: float) -> Trace:
+def _measure(runner: Runner, options: Options, timeout_s: float) -> Trace:
     with tempfile.TemporaryDirectory(prefix="cleave-") as folder:
         report = Path(folder) / "report.json"
-        run(bundle, replace(options, report=str(report)), timeout_s=timeout_s)
+        runner(replace(options, report=str(report)), timeout_s)
         return Trace.from_json(report.read_text(encoding="utf-8"), str(report))
 
 

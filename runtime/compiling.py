@@ -76,12 +76,17 @@ def prepared(plan: Plan, options: Options) -> Iterator[Options]:
     if options.input is None and options.output is None:
         yield options
         return
-    frames = Frames(options, {b.name: np.zeros(b.shape, b.dtype) for b in plan.inputs})
-    made = [frames.frame(index) for index in range(min(options.frames, frames.count or options.frames))]
     with tempfile.TemporaryDirectory(prefix="cleave-") as folder:
         path = os.path.join(folder, "frames.npz")
-        save_npz(path, {b.name: np.stack([frame[b.name] for frame in made]) for b in plan.inputs})
+        frames_file(plan, options, path)
         yield replace(options, input=path, pixels=PLAIN)
+
+
+def frames_file(plan: Plan, options: Options, path: str) -> None:
+    """The frames that ``options`` stand for, as far as they will be used, as an .npz file."""
+    frames = Frames(options, {b.name: np.zeros(b.shape, b.dtype) for b in plan.inputs})
+    made = [frames.frame(index) for index in range(min(options.frames, frames.count or options.frames))]
+    save_npz(path, {b.name: np.stack([frame[b.name] for frame in made]) for b in plan.inputs})
 
 
 def _compiler(mpirun: str) -> str:

@@ -31,6 +31,19 @@ GRACE_S = 5.0
 LINES = 15
 """Lines of output that are shown when no rank said why it failed."""
 
+QUIET = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",  # a bundle stays as it was made
+    "UCX_LOG_LEVEL": "error",
+    "PMIX_MCA_gds": "hash",  # the shared-memory store warns on machines where it may not lock its file
+    "PRTE_MCA_prte_silence_shared_fs": "1",
+}
+"""Environment of ranks: one thread for every library but ONNX Runtime, which is told by the plan; nothing said that
+says nothing."""
+
 
 @dataclass(frozen=True)
 class Mpirun:
@@ -51,23 +64,32 @@ class Mpirun:
             )
         return Mpirun(path, _version(path))
 
-    def here(self, ranks: int) -> list[str]:
-        """The command up to the program, for all ranks on this machine, however few cores it has."""
-        words = [self.path, "-n", str(ranks), "--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none"]
+    def here(self, ranks: int, threads: int = 1) -> list[str]:
+        """The command up to the program, for all ranks on this machine, however few cores it has.
+
+        Where there is a core for each thread, a rank keeps to its own: left alone, two that wait for one another now
+        and then end up on one core.
+        """
+        if ranks * threads <= len(os.sched_getaffinity(0)):
+            place = ["--map-by", f"slot:PE={threads}", "--bind-to", "core"]
+        else:
+            place = ["--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none"]
+        words = [self.path, "-n", str(ranks), *place]
         return words + self._root() + ["--mca", "pml", "ob1", "--mca", "btl", self._shared_memory()]
 
     def there(self, ranks: int, hostfile: Path, rankfile: Path) -> list[str]:
         """The command up to the program, for ranks on the hosts and cores of the bundle's files."""
-        if self.version >= (5, 0):  # the processor cores that feed a GPU may be another rank's as well
-            place = ["--map-by", f"rankfile:file={rankfile}", "--bind-to", "core:overload-allowed"]
-        else:
-            place = ["--rankfile", str(rankfile)]
-            bare = [line for line in rankfile.read_text(encoding="utf-8").splitlines() if "slots=" not in line]
-            if bare:
-                raise CleaveError(
-                    *(f"{rankfile}: Open MPI 4.1 wants the cores of '{line}', as slots=0-3" for line in bare)
-                )
+        place = self.place(str(rankfile), rankfile.read_text(encoding="utf-8"))
         return [self.path, "-n", str(ranks), "--hostfile", str(hostfile), *place, *self._root()]
+
+    def place(self, rankfile: str, text: str) -> list[str]:
+        """The words that put ranks on the hosts and cores of a rankfile, which holds ``text``."""
+        if self.version >= (5, 0):  # the processor cores that feed a GPU may be another rank's as well
+            return ["--map-by", f"rankfile:file={rankfile}", "--bind-to", "core:overload-allowed"]
+        bare = [line for line in text.splitlines() if "slots=" not in line]
+        if bare:
+            raise CleaveError(*(f"{rankfile}: Open MPI 4.1 wants the cores of '{line}', as slots=0-3" for line in bare))
+        return ["--rankfile", rankfile]
 
     def _root(self) -> list[str]:
         return ["--allow-run-as-root"] if os.geteuid() == 0 else []
@@ -122,26 +144,20 @@ def execute(command: list[str], *, timeout_s: float | None) -> Finished:
         finally:
             _end(process)
         stdout, stderr = _text(out), _text(err)
+    return ended(code, stdout, stderr, time.monotonic() - begin, timeout_s)
+
+
+def ended(code: int | None, stdout: str, stderr: str, time_s: float, timeout_s: float | None) -> Finished:
+    """A run that has ended, here or elsewhere; ``CleaveError`` where it did not end well. code: None: time was up"""
     if code is None:
         raise CleaveError(f"the ranks were not done after {timeout_s:g} s and were ended", *_last(stdout, stderr))
     if code != 0:
         raise CleaveError(*_reason(code, stdout, stderr))
-    return Finished(stdout, stderr, time.monotonic() - begin)
+    return Finished(stdout, stderr, time_s)
 
 
 def _environment() -> dict[str, str]:
-    """One thread for every library but ONNX Runtime, which is told by the plan; nothing said that says nothing."""
-    quiet = {
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-        "PYTHONUNBUFFERED": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",  # a bundle stays as it was made
-        "UCX_LOG_LEVEL": "error",
-        "PMIX_MCA_gds": "hash",  # the shared-memory store warns on machines where it may not lock its file
-        "PRTE_MCA_prte_silence_shared_fs": "1",
-    }
-    return {**os.environ, **quiet}
+    return {**os.environ, **QUIET}
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

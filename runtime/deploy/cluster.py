@@ -1,0 +1,126 @@
+"""All hosts of a bundle at once: check them, prepare them, bring them their parts, run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from runtime.deploy import check, ship
+from runtime.deploy import prepare as environments
+from runtime.deploy.check import Verdict
+from runtime.deploy.connect import Connection, connect
+from runtime.deploy.keys import Trust
+from runtime.deploy.parcel import File, Parcel, Shipment
+from runtime.deploy.session import OWN_KEY, Session, session
+from runtime.deploy.ship import Shipped
+from runtime.deploy.target import DeployError, Target, each, everywhere
+from runtime.errors import CleaveError
+
+BUNDLES = "bundles"
+"""Folder of the work folder that bundles are in."""
+
+
+class Cluster:
+    """Open connections to the hosts of a bundle, as far as they answer.
+
+    lost: by host, why there is no connection
+    """
+
+    def __init__(
+        self,
+        parcels: Sequence[Parcel],
+        shipment: Shipment,
+        head: str,
+        lines: dict[str, Connection],
+        lost: dict[str, Any],
+    ) -> None:
+        self._parcels = {parcel.target.name: parcel for parcel in parcels}
+        self._shipment, self._head, self._lines, self._lost = shipment, head, lines, lost
+        self._facts: dict[str, dict[str, Any]] = {}
+
+    @property
+    def targets(self) -> list[Target]:
+        """The hosts with a rank, and the head host."""
+        return [parcel.target for parcel in self._parcels.values()]
+
+    def check(self, prepare: bool = False, mixed: bool = False) -> list[Verdict]:
+        """What is right and wrong with every host. prepare, mixed: as ``check.judge`` takes them"""
+        peers = {name: [o.address for other, o in self._lines.items() if other != name] for name in self._lines}
+        reached = [target for target in self.targets if target.name in self._lines]
+        self._facts, failed = each(reached, lambda target: check.look(self._lines[target.name], peers[target.name]))
+        lost = {**self._lost, **failed}
+        return check.judge(list(self._parcels.values()), self._facts, lost, prepare=prepare, mixed=mixed)
+
+    def prepare(self, packages: tuple[str, ...] | None, carried: dict[str, File] | None) -> dict[str, str]:
+        """Make every host's environment; what was done, by host. packages: None: those that suit all hosts"""
+        pinned = packages or environments.pins(found["base python"] for found in self._facts.values())
+        return everywhere(self.targets, lambda t: environments.prepare(self._lines[t.name], pinned, carried))
+
+    def missing(self) -> dict[str, dict[str, int]]:
+        """By host, path → size of what would be sent."""
+
+        def look(target: Target) -> dict[str, int]:
+            return ship.missing(self._lines[target.name], self._area, self._parcels[target.name].files)
+
+        return everywhere(self.targets, look)
+
+    def upload(self, tell: Callable[[int], None] | None = None) -> dict[str, Shipped]:
+        """Bring every host what it lacks. What a host had before stays current where that fails."""
+
+        def bring(target: Target) -> Shipped:
+            return ship.ship(self._lines[target.name], self._area, self._parcels[target.name].files, tell)
+
+        return everywhere([parcel.target for parcel in self._shipment.parcels], bring)
+
+    def session(self, shipped: dict[str, Shipped], trust: str = OWN_KEY) -> AbstractContextManager[Session]:
+        """Ready to run what was uploaded."""
+        self._can_start()
+        releases = {name: each.release for name, each in shipped.items()}
+        return session(self._shipment, self._lines, self._facts, releases, self._head, trust)
+
+    def _can_start(self) -> None:
+        """``DeployError`` where the head host cannot reach the others at all."""
+        if len(self._lines) > 1 and self._facts[self._head]["ssh"] is None:
+            raise DeployError({self._head: ["has no ssh to start ranks on other hosts with: install openssh-client"]})
+
+    @property
+    def _area(self) -> str:
+        return f"{BUNDLES}/{self._shipment.name}"
+
+
+@contextmanager
+def cluster(
+    shipment: Shipment, targets: Sequence[Target], head: str | None, trust: Trust, password: str | None = None
+) -> Iterator[Cluster]:
+    """Connections to all hosts of a bundle and to the head host, until the block ends.
+
+    targets: of the platform; head: name of one of them; None: the first that has a rank
+    """
+    names = {target.name: target for target in targets}
+    if head is not None and head not in names:
+        raise CleaveError(f"--head {head}: the platform has no such host (it has {', '.join(names)})")
+    parcels = list(shipment.parcels)
+    first = next(t.name for t in targets if t.name in {parcel.target.name for parcel in parcels})
+    if head is not None and head not in {parcel.target.name for parcel in parcels}:
+        parcels.append(Parcel(names[head], {}, ()))
+    opened: list[Connection] = []
+
+    def open_(target: Target) -> Connection:
+        connection = connect(target, trust, password)
+        opened.append(connection)
+        return connection
+
+    try:
+        lines, lost = each([parcel.target for parcel in parcels], open_)
+        yield Cluster(parcels, shipment, head or first, lines, lost)
+    finally:
+        for connection in opened:
+            connection.close()
+
+
+def refused(verdicts: Sequence[Verdict]) -> None:
+    """``DeployError`` with everything that keeps hosts from taking part."""
+    failures = {verdict.host: verdict.failures for verdict in verdicts if verdict.failures}
+    if failures:
+        raise DeployError(dict(failures))

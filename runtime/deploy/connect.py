@@ -1,0 +1,280 @@
+"""One SSH connection to one host, and calls of our own small scripts over it.
+
+Nothing that a file holds is ever part of a shell command: what runs is Python with a constant program, and the script
+and its request, as JSON, come over standard input.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+import socket
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import paramiko
+
+from runtime.deploy.keys import Trust, entry
+from runtime.deploy.target import HostError, Target
+
+CONNECT_S, LOGIN_S, ANSWER_S = 10.0, 20.0, 120.0
+"""Most seconds for reaching a host, for logging in, and for the next word of a script that runs there."""
+ALIVE_S, LOST_S = 5, 20
+"""Seconds between signs of life, and until a host that answers none is given up."""
+MARK = "cleave-answer "
+"""Before each line that a script answers with, lest a talkative login shell be taken for one."""
+
+BOOT = (
+    "import sys, json, types; "
+    "common, script, request = json.loads(sys.stdin.buffer.readline().decode('utf-8')); "
+    "module = types.ModuleType('runtime.deploy.far.common'); sys.modules[module.__name__] = module; "
+    "exec(compile(common, 'common', 'exec'), module.__dict__); module.begin(script, request)"
+)
+"""Runs on the host, on any Python 3."""
+
+logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what it has to say comes as exceptions
+
+
+class Connection:
+    """An open connection. ``HostError`` for all that goes wrong with it."""
+
+    def __init__(self, target: Target, transport: Any, address: str, port: int) -> None:
+        self.target, self._transport = target, transport
+        self.address, self.port, self.user = address, port, transport.get_username()
+
+    @property
+    def host_key(self) -> str:
+        """The key of the host, checked, as a line of a known_hosts file has it."""
+        key = self._transport.get_remote_server_key()
+        return f"{key.get_name()} {key.get_base64()}"
+
+    @property
+    def alive(self) -> bool:
+        """Whether the host still answers."""
+        return bool(self._transport.is_active())
+
+    def start(self, script: str, timeout_s: float = ANSWER_S, **request: Any) -> Talk:
+        """Start ``runtime/deploy/far/SCRIPT.py`` on the host."""
+        try:
+            channel = self._transport.open_session(timeout=LOGIN_S)
+            channel.settimeout(timeout_s)
+            channel.exec_command(f"exec {shlex.quote(self.target.python)} -I -c {shlex.quote(BOOT)}")
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise lost(error) from error
+        talk = Talk(channel, self.target.python)
+        talk.say([source("common"), source(script), {"work": self.target.work, **request}])
+        return talk
+
+    def call(self, script: str, timeout_s: float = ANSWER_S, **request: Any) -> Any:
+        """Run a script that answers once."""
+        with self.start(script, timeout_s, **request) as talk:
+            return talk.hear()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._transport.close()
+
+
+class Talk:
+    """A script that runs on a host: lines of JSON and, between them, plain bytes go to it, and answers come back."""
+
+    def __init__(self, channel: Any, python: str) -> None:
+        self._channel, self._python = channel, python
+        self._out = channel.makefile("rb")
+
+    def __enter__(self) -> Talk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up; the script sees the end of its input."""
+        self._channel.close()
+
+    def ready(self) -> bool:
+        """Whether there is something to hear, if only that the script has ended."""
+        return bool(self._channel.recv_ready() or self._channel.closed or self._channel.exit_status_ready())
+
+    def say(self, body: Any) -> None:
+        """Send a line."""
+        self.send(json.dumps(body).encode() + b"\n")
+
+    def send(self, data: bytes) -> None:
+        """Send bytes. Where the script has ended, ``hear`` tells why, so that is no error here."""
+        try:
+            self._channel.sendall(data)
+        except TimeoutError:
+            raise HostError("it takes no more data; the link may be cut, or its disk too slow") from None
+        except OSError:
+            self._channel.shutdown_write()
+
+    def hear(self, timeout_s: float | None = None) -> Any:
+        """The next answer; ``HostError`` for one that tells of an error, or where there is none in time."""
+        if timeout_s is not None:
+            self._channel.settimeout(timeout_s)
+        while True:
+            line = self._line()
+            if line.startswith(MARK.encode()):
+                answer = json.loads(line[len(MARK) :])
+                if isinstance(answer, dict) and "error" in answer:
+                    raise HostError(answer["error"])
+                return answer
+
+    def read(self, size: int) -> bytes:
+        """So many bytes that follow an answer."""
+        try:
+            data: bytes = self._out.read(size)
+        except (TimeoutError, OSError) as error:
+            raise lost(error) from error
+        if len(data) < size:
+            raise HostError("the connection was lost")
+        return data
+
+    def _line(self) -> bytes:
+        try:
+            line: bytes = self._out.readline()
+        except TimeoutError:
+            raise HostError(f"it gave no answer for {self._channel.gettimeout():.0f} s") from None
+        except OSError as error:
+            raise lost(error) from error
+        if not line:
+            raise HostError(self._ending())
+        return line
+
+    def _ending(self) -> str:
+        """Why a script ended without an answer."""
+        if not self._channel.get_transport().is_active():
+            return "the connection was lost"
+        self._channel.settimeout(5)
+        try:
+            said = self._channel.makefile_stderr("rb").read(4000).decode("utf-8", "replace").strip().splitlines()
+        except OSError:
+            said = []
+        code = self._channel.recv_exit_status() if self._channel.exit_status_ready() else -1
+        if code == 127:
+            return f"has no Python at {self._python!r}: install python3, 3.8 or later, or say where it is with --python"
+        return f"a script on it ended with code {code}" + (f": {said[-1]}" if said else "")
+
+
+def connect(target: Target, trust: Trust, password: str | None = None) -> Connection:
+    """Reach a host, check its key, log in as OpenSSH would. Ends within ``CONNECT_S + 2 * LOGIN_S``."""
+    said = _config(target)
+    address, port = said.get("hostname", target.address), target.port or int(said.get("port", 22))
+    line = _reach(target, address, port)
+    client = paramiko.SSHClient()
+    client.set_missing_host_key_policy(_Check(target, trust, port))
+    try:
+        client.connect(
+            address,
+            port,
+            username=target.user or said.get("user"),
+            password=password,
+            key_filename=[target.key] if target.key else said.get("identityfile"),
+            look_for_keys=target.key is None and said.get("identitiesonly", "no") != "yes",
+            allow_agent=target.key is None and said.get("identitiesonly", "no") != "yes",
+            sock=line,
+            banner_timeout=LOGIN_S,
+            auth_timeout=LOGIN_S,
+            timeout=CONNECT_S,
+            transport_factory=_transport(trust, target, address, port),
+        )
+    except HostError:
+        line.close()
+        raise
+    except paramiko.PasswordRequiredException:
+        line.close()
+        raise HostError("the key to log in with is encrypted: add it to the agent (ssh-add)") from None
+    except paramiko.AuthenticationException as error:
+        line.close()
+        raise HostError(_refused(target, said.get("user"), str(error))) from None
+    except (paramiko.SSHException, OSError, EOFError) as error:
+        line.close()
+        raise HostError(f"there is no SSH at port {port} that can be spoken with: {error or 'it hung up'}") from error
+    transport: Any = client.get_transport()
+    transport.set_keepalive(ALIVE_S)
+    return Connection(target, transport, address, port)
+
+
+def source(script: str) -> str:
+    """The text of a script that runs on hosts."""
+    return files("runtime.deploy.far").joinpath(f"{script}.py").read_text(encoding="utf-8")
+
+
+def lost(error: Exception) -> HostError:
+    """A connection that broke."""
+    return HostError(f"the connection was lost ({str(error) or type(error).__name__})")
+
+
+class _Check(paramiko.MissingHostKeyPolicy):
+    """Asked for every host: the client itself is given no known keys, so that one place decides."""
+
+    def __init__(self, target: Target, trust: Trust, port: int) -> None:
+        self._target, self._trust, self._port = target, trust, port
+
+    def missing_host_key(self, client: Any, hostname: str, key: Any) -> None:
+        """Raise unless the key is the right one."""
+        address = hostname[1:].partition("]")[0] if hostname.startswith("[") else hostname
+        self._trust.check(self._target.name, address, self._port, key)
+
+
+def _transport(trust: Trust, target: Target, address: str, port: int) -> Any:
+    """Ask for a kind of key that is known of the host, as OpenSSH does; it may have several."""
+
+    def make(line: Any, **options: Any) -> Any:
+        transport = paramiko.Transport(line, **options)
+        kinds = {key.get_name() for key in trust.known(address, port)}
+        if kinds and target.name not in trust.pins:
+            security, usual = transport.get_security_options(), transport.get_security_options().key_types
+            names = {"ssh-rsa": "rsa-sha2-512"}
+            first = [kind for kind in usual if kind in kinds or kind in {names.get(k) for k in kinds}]
+            security.key_types = (*first, *(kind for kind in usual if kind not in first))
+        return transport
+
+    return make
+
+
+def _reach(target: Target, address: str, port: int) -> socket.socket:
+    """A TCP connection that notices when the other end is gone."""
+    try:
+        line = socket.create_connection((address, port), CONNECT_S)
+    except socket.gaierror:
+        raise HostError(
+            f"its address {address!r} is not known: correct the platform file, or name resolution"
+        ) from None
+    except TimeoutError:
+        raise HostError(
+            f"does not answer at {entry(address, port)} within {CONNECT_S:.0f} s: is it on, is it in the network?"
+        ) from None
+    except OSError as error:
+        raise HostError(
+            f"cannot be reached at {entry(address, port)} ({error.strerror}): is it on, does sshd run?"
+        ) from None
+    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, LOST_S * 1000)
+    return line
+
+
+def _config(target: Target) -> dict[str, Any]:
+    """What the user's own ``~/.ssh/config`` says of the address."""
+    file = Path("~/.ssh/config").expanduser()
+    if not file.is_file():
+        return {}
+    try:
+        found: dict[str, Any] = dict(paramiko.SSHConfig.from_path(str(file)).lookup(target.address))
+    except (paramiko.SSHException, OSError) as error:
+        raise HostError(f"{file} cannot be read: {error}") from error
+    if {"proxyjump", "proxycommand"} & set(found):
+        raise HostError(f"{file} reaches it through another host (ProxyJump, ProxyCommand), which is not supported yet")
+    return found
+
+
+def _refused(target: Target, user: str | None, why: str) -> str:
+    who = target.user or user or "you"
+    key = f"the key {target.key}" if target.key else "no key of the agent or of ~/.ssh"
+    return (
+        f"does not let {who} in ({why.rstrip('.')}): {key} is right for it; put the public key there with ssh-copy-id"
+    )

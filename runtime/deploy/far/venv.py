@@ -1,0 +1,56 @@
+"""Make a virtual environment beside the one in use, then switch to it."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from typing import Any, Dict, List
+
+from runtime.deploy.far.common import FarError, answer, folder
+
+
+def start(request: Dict[str, Any]) -> None:
+    """Packages and where from → an environment, unless that one is there."""
+    work, packages = folder(request["work"]), request["packages"]
+    text = "\n".join([sys.version, *packages]) + "\n"
+    name = hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
+    place, link = os.path.join(folder(work, "venvs"), name), os.path.join(work, "venv")
+    if os.path.exists(os.path.join(place, "cleave.txt")) and os.path.realpath(link) == os.path.realpath(place):
+        answer({"done": "was prepared already"})
+        return
+    if os.path.lexists(link) and not os.path.islink(link):
+        raise FarError(f"{link} is there and was not made by --prepare: move it away, or choose another --work")
+    if not os.path.exists(os.path.join(place, "cleave.txt")):
+        make(place, packages, request["wheels"])
+        with open(os.path.join(place, "cleave.txt"), "w", encoding="utf-8") as file:
+            file.write(text)
+    draft = link + ".new"
+    if os.path.lexists(draft):
+        os.remove(draft)
+    os.symlink(os.path.join("venvs", name), draft)
+    os.replace(draft, link)
+    for other in os.listdir(os.path.join(work, "venvs")):
+        if other != name:
+            shutil.rmtree(os.path.join(work, "venvs", other), ignore_errors=True)
+    answer({"done": "prepared"})
+
+
+def make(place: str, packages: List[str], wheels: Any) -> None:
+    """A new environment with these packages."""
+    shutil.rmtree(place, ignore_errors=True)
+    step([sys.executable, "-m", "venv", place], "install python3-venv (apt-get install python3-venv)")
+    source = ["--no-index", "--find-links", wheels] if wheels else []
+    hint = "are the wheels for this host's Python and processor?" if wheels else "no index in reach? carry --wheels"
+    pip = [os.path.join(place, "bin", "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    step([*pip, "--no-input", "--only-binary", ":all:", *source, "--", *packages], hint)
+
+
+def step(command: List[str], hint: str) -> None:
+    """Run a command, or end with its last word."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        said = [text for text in done.stdout.decode("utf-8", "replace").splitlines() if text.strip()]
+        errors = [text for text in said if text.startswith("ERROR")] or said[-1:]
+        why = errors[-1][:300] if errors else f"{command[2]} ended with code {done.returncode}"
+        raise FarError(f"{why} ({hint})")

@@ -1,0 +1,88 @@
+"""Host keys: which server is the one that it says it is. A key that nobody vouched for ends the connection."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import paramiko
+
+from runtime.deploy.target import HostError
+from runtime.errors import CleaveError
+
+USUAL = (Path("~/.ssh/known_hosts"), Path("~/.ssh/known_hosts2"), Path("/etc/ssh/ssh_known_hosts"))
+PIN = re.compile(r"SHA256:[A-Za-z0-9+/]{43}=?")
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Whom to believe.
+
+    files: known_hosts files, those of OpenSSH and those that the user named
+    pins:  host → fingerprint ``SHA256:…`` that its key must have, whatever the files say
+    """
+
+    files: tuple[Path, ...]
+    pins: Mapping[str, str]
+
+    def known(self, address: str, port: int) -> list[Any]:
+        """All keys that the files have for an address."""
+        found = []
+        for file in self.files:
+            keys = paramiko.HostKeys()
+            if file.is_file():
+                keys.load(str(file))
+            found += list((keys.lookup(entry(address, port)) or {}).values())
+        return found
+
+    def check(self, name: str, address: str, port: int, key: Any) -> None:
+        """``HostError`` unless the key is the one that is known or pinned."""
+        print_ = fingerprint(key)
+        pin = self.pins.get(name)
+        if pin is not None:
+            if pin.rstrip("=") != print_:
+                raise HostError(
+                    f"its host key is {print_}, not the pinned {pin}: it is not this host, or the pin is old"
+                )
+            return
+        known = self.known(address, port)
+        if any(other.get_name() == key.get_name() and other.asbytes() == key.asbytes() for other in known):
+            return
+        if known:
+            raise HostError(
+                f"its host key has CHANGED to {print_} ({key.get_name()}): either somebody stands between, or the host "
+                f"was set up anew; if so, remove the old key with: ssh-keygen -R '{entry(address, port)}'"
+            )
+        raise HostError(
+            f"its host key is not known ({key.get_name()} {print_}): compare it with what 'ssh-keygen -lf FILE' says "
+            f"on the host of /etc/ssh/ssh_host_*_key.pub, then pin it with --pin {name}={print_}"
+        )
+
+
+def trust(files: Sequence[Path], pins: Sequence[str], hosts: Sequence[str]) -> Trust:
+    """From the command line: files named there, which must exist, and pins ``HOST=SHA256:…`` of these hosts."""
+    missing = [f"--known-hosts {file}: there is no such file" for file in files if not file.is_file()]
+    pinned: dict[str, str] = {}
+    for text in pins:
+        host, _, print_ = text.partition("=")
+        if host not in hosts or not PIN.fullmatch(print_):
+            missing.append(f"--pin {text}: write it as HOST=SHA256:… with one of the hosts {', '.join(hosts)}")
+        pinned[host] = print_
+    if missing:
+        raise CleaveError(*missing)
+    return Trust((*files, *(file.expanduser() for file in USUAL)), pinned)
+
+
+def entry(address: str, port: int) -> str:
+    """How known_hosts writes a host: its port only where that is not 22."""
+    return address if port == 22 else f"[{address}]:{port}"
+
+
+def fingerprint(key: Any) -> str:
+    """``SHA256:…`` as ``ssh-keygen -l`` prints it."""
+    return "SHA256:" + base64.b64encode(hashlib.sha256(key.asbytes()).digest()).decode().rstrip("=")

@@ -1,0 +1,109 @@
+"""What mpirun on the head host needs to reach the others: configuration files, and words of its command."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.deploy.connect import Connection
+from runtime.deploy.keys import entry
+from runtime.deploy.target import DeployError
+from runtime.launch import Mpirun
+from runtime.plan import Plan
+
+COMMON = (
+    "StrictHostKeyChecking yes",
+    "GlobalKnownHostsFile /dev/null",
+    "BatchMode yes",
+    "ConnectTimeout 10",
+    "ServerAliveInterval 5",
+    "ServerAliveCountMax 4",
+    "ClearAllForwardings yes",
+)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A run on one host. root: its folder there; python: that its scripts run with; networks: ``10.0.0.0/24`` …
+
+    root_user: whether its user is root, which mpirun must be told to allow
+    """
+
+    connection: Connection
+    root: str
+    python: str
+    root_user: bool
+    networks: tuple[str, ...]
+
+    @property
+    def gate(self) -> str:
+        """The command that starts an MPI daemon there."""
+        return f"{shlex.quote(self.python)} -I {shlex.quote(self.root + '/gate.py')}"
+
+
+def networks(interface: str | None, facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """The network of an interface; without one those that lead to the other hosts. Boards have more: docker0, usb0."""
+    known = facts["interfaces"]
+    if interface is not None:
+        return (known[interface]["network"],) if interface in known else ()
+    ways = {source for source in facts["sources"].values() if source}
+    return tuple(sorted({each["network"] for each in known.values() if each["address"] in ways}))
+
+
+def head_files(head: Site, others: Sequence[Site], own_key: bool) -> dict[str, str]:
+    """``ssh_config``, ``known_hosts`` and ``agent.json`` for the head host: whom it may speak with, and as whom."""
+    known = [f"{entry(s.connection.address, s.connection.port)} {s.connection.host_key}\n" for s in others]
+    gates = {site.connection.address: site.gate for site in others}
+    blocks = [_block(head.root, site.connection, own_key) for site in others]
+    return {"ssh_config": "".join(blocks), "known_hosts": "".join(known), "agent.json": json.dumps(gates)}
+
+
+def _block(root: str, connection: Connection, own_key: bool) -> str:
+    """One host in ``ssh_config``."""
+    words = [f"HostName {connection.address}", f"Port {connection.port}", f"User {connection.user}", *COMMON]
+    words.append(f'UserKnownHostsFile "{root}/known_hosts"')
+    if own_key:
+        words += [f'IdentityFile "{root}/key"', "IdentitiesOnly yes", "IdentityAgent none"]
+    return f"Host {connection.address}\n" + "".join(f"    {word}\n" for word in words)
+
+
+def run_files(plan: Plan, addresses: Mapping[str, str]) -> dict[str, str]:
+    """Hostfile and rankfile with the addresses that hosts have now. addresses: by host"""
+    slots = dict.fromkeys(addresses.values(), 0)
+    ranks = []
+    for rank in plan.ranks:
+        slots[addresses[rank.host]] += 1
+        cores = f" slots={','.join(map(str, rank.cores))}" if rank.cores else ""
+        ranks.append(f"rank {rank.rank}={addresses[rank.host]}{cores}\n")
+    hosts = [f"{address} slots={count}\n" for address, count in slots.items() if count]
+    return {"hostfile": "".join(hosts), "rankfile": "".join(ranks)}
+
+
+def command(mpirun: Mpirun, head: Site, sites: Sequence[Site], rankfile: str, ranks: int) -> list[str]:
+    """mpirun and its words, up to the options of the programs."""
+    found = list(dict.fromkeys(network for site in sites for network in site.networks))
+    words = [mpirun.path, "-n", str(ranks), "--hostfile", f"{head.root}/hostfile"]
+    words += mpirun.place(f"{head.root}/rankfile", rankfile) + (["--allow-run-as-root"] if head.root_user else [])
+    words += ["--mca", "pml", "ob1"]
+    if mpirun.version >= (5, 0):
+        agent, daemons = "ssh", "--prtemca"
+        interface = "prte_if_include"
+    else:
+        agent, daemons, interface = "rsh", "--mca", "oob_tcp_if_include"
+    words += [daemons, f"plm_{agent}_agent", f"{head.root}/agent", daemons, f"plm_{agent}_no_tree_spawn", "1"]
+    if found and len(sites) > 1:
+        words += [daemons, interface, ",".join(found), "--mca", "btl_tcp_if_include", ",".join(found)]
+    return [*words, "/bin/sh", "-c", 'exec "$CLEAVE_LAUNCH" "$@"', "rank"]
+
+
+def distinct(connections: Sequence[Connection]) -> None:
+    """``DeployError`` where mpirun could not tell two hosts apart."""
+    seen: dict[str, str] = {}
+    for connection in connections:
+        other = seen.setdefault(connection.address, connection.target.name)
+        if other != connection.target.name:
+            sentence = f"has the same address as {other} ({connection.address}): mpirun takes them for one"
+            raise DeployError({connection.target.name: [sentence]})

