@@ -23,7 +23,10 @@ SHORTEST_S, LONGEST_S = 20e-6, 1e-3
 
 
 class Request(Protocol):
-    """A message on its way."""
+    """A message that is made ready once, and goes its way once a frame."""
+
+    def start(self) -> None:
+        """Send it, or have it received. Not again before ``test`` has been true."""
 
     def test(self) -> bool:
         """Let messages move on; true once this one has arrived (or has left, for a send)."""
@@ -35,11 +38,11 @@ class Communicator(Protocol):
     rank: int
     size: int
 
-    def irecv(self, array: np.ndarray, source: int, tag: int) -> Request:
-        """Start receiving into ``array``."""
+    def receiver(self, array: np.ndarray, source: int, tag: int) -> Request:
+        """A message that fills ``array``."""
 
-    def isend(self, array: np.ndarray, dest: int, tag: int) -> Request:
-        """Start sending ``array``."""
+    def sender(self, array: np.ndarray, dest: int, tag: int) -> Request:
+        """A message with what is in ``array`` when it starts."""
 
     def barrier(self) -> None:
         """Return when every rank is here, on all of them at nearly the same time."""

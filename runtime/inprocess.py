@@ -45,8 +45,13 @@ class World:
 class InProcessRequest:
     """A message that is done when ``attempt`` says so, and only once."""
 
-    def __init__(self, world: World, attempt: Callable[[], bool]) -> None:
-        self._world, self._attempt, self._done = world, attempt, False
+    def __init__(self, world: World, attempt: Callable[[], bool], begin: Callable[[], None] = lambda: None) -> None:
+        self._world, self._attempt, self._begin, self._done = world, attempt, begin, False
+
+    def start(self) -> None:
+        """Once more."""
+        self._done = False
+        self._begin()
 
     def test(self) -> bool:
         """Try again."""
@@ -63,8 +68,8 @@ class InProcessCommunicator:
         self.rank = rank
         self.size = world.size
 
-    def irecv(self, array: np.ndarray, source: int, tag: int) -> InProcessRequest:
-        """Start receiving into ``array``."""
+    def receiver(self, array: np.ndarray, source: int, tag: int) -> InProcessRequest:
+        """A message that fills ``array``."""
         box, data = self._world.mail[source, self.rank, tag], as_bytes(array)
 
         def attempt() -> bool:
@@ -78,10 +83,10 @@ class InProcessCommunicator:
 
         return InProcessRequest(self._world, attempt)
 
-    def isend(self, array: np.ndarray, dest: int, tag: int) -> InProcessRequest:
-        """Start sending ``array``."""
-        self._world.mail[self.rank, dest, tag].append(as_bytes(array).copy())
-        return InProcessRequest(self._world, lambda: True)
+    def sender(self, array: np.ndarray, dest: int, tag: int) -> InProcessRequest:
+        """A message with what is in ``array`` when it starts."""
+        box, data = self._world.mail[self.rank, dest, tag], as_bytes(array)
+        return InProcessRequest(self._world, lambda: True, lambda: box.append(data.copy()))
 
     def barrier(self) -> None:
         """Wait until everybody has come here as often as this rank."""

@@ -121,7 +121,7 @@ def run(bundle: Path, options: Options, *, timeout_s: float | None = 600.0, pyth
     ``CleaveError`` when a rank fails or time is up. No process is left behind, not after Ctrl-C either.
     """
     plan, mpirun = read_plan(bundle), Mpirun.find()
-    start = mpirun.here(len(plan.ranks))
+    start = mpirun.here(len(plan.ranks), options.threads or max(rank.threads for rank in plan.ranks))
     if compiling.is_compiled(bundle):
         start += compiling.program(bundle, mpirun.path)
         with compiling.prepared(plan, options) as ready:

@@ -167,34 +167,35 @@ class Receive:
     """A message to this rank, once a frame."""
 
     def __init__(self, rank: Rank, name: str, buffer: np.ndarray, source: int, tag: int) -> None:
-        self._rank, self.name, self._buffer, self._source, self._tag = rank, name, buffer, source, tag
-        self._request: Request | None = None
+        self._rank, self.name, self._posted = rank, name, False
+        self._request = rank.communicator.receiver(buffer, source, tag)
 
     def post(self) -> None:
         """Make the buffer ready, before the message comes: it then needs no copy. Once a frame, the rest is ignored."""
-        if self._request is None:
-            self._request = self._rank.communicator.irecv(self._buffer, self._source, self._tag)
+        if not self._posted:
+            self._request.start()
+            self._posted = True
 
     def wait(self) -> None:
         """Return when the buffer is filled."""
         self.post()
         with self._rank.doing(WAIT, self.name):
-            assert self._request is not None
             wait(self._request.test)
-        self._request = None
+        self._posted = False
 
 
 class Send:
     """A message from this rank, once a frame. A box that is not in one piece is copied into one first."""
 
     def __init__(self, rank: Rank, name: str, box: np.ndarray, dest: int, tag: int) -> None:
-        self._rank, self.name, self._box, self._dest, self._tag = rank, name, box, dest, tag
+        self._rank, self.name, self._box = rank, name, box
         self._message = box if box.flags.c_contiguous else np.zeros(box.shape, box.dtype)
+        self._request = rank.communicator.sender(self._message, dest, tag)
 
     def start(self) -> None:
         """Hand the message over; it leaves while the program goes on."""
         with self._rank.doing(SEND, self.name):
             if self._message is not self._box:
                 np.copyto(self._message, self._box)
-            request = self._rank.communicator.isend(self._message, self._dest, self._tag)
-            self._rank.pending.append(request)
+            self._request.start()
+            self._rank.pending.append(self._request)

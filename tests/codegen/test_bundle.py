@@ -135,6 +135,7 @@ def test_what_a_bundle_was_made_from_can_be_read(tmp_path: Path) -> None:
     origin = source(graph, True, {"x": (2, 4)})
     write_bundle(graph, CLUSTER, Mapping.whole(graph, [0]), origin, tmp_path / "out", force=False)
     assert read_source(tmp_path / "out") == origin
+    assert read_source(tmp_path / "out").blake3 == origin.blake3
     assert origin.path.is_absolute()
     assert (origin.folded, origin.shapes) == (True, {"x": (2, 4)})
 

@@ -64,8 +64,9 @@ def test_another_mpi_is_refused(says: str, tmp_path: Path, monkeypatch: pytest.M
 def test_commands_of_both_versions(tmp_path: Path) -> None:
     old, new = Mpirun("mpirun", (4, 1)), Mpirun("mpirun", (5, 0))
     for mpirun, memory in ((old, "self,vader"), (new, "self,sm")):
-        words = " ".join(mpirun.here(16))
-        assert words.startswith("mpirun -n 16 --map-by slot:OVERSUBSCRIBE --bind-to none")
+        words = " ".join(mpirun.here(1600))
+        assert words.startswith("mpirun -n 1600 --map-by slot:OVERSUBSCRIBE --bind-to none")
+        assert "--map-by slot:PE=1 --bind-to core" in " ".join(mpirun.here(1))
         assert f"--mca btl {memory}" in words
         assert ("--allow-run-as-root" in words) == (os.geteuid() == 0)
     hostfile, rankfile = tmp_path / "h", tmp_path / "r"

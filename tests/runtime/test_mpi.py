@@ -24,7 +24,9 @@ for size in (0, 1, 1000, 300_000, 3_000_000):
         source, dest = (c.rank - 1) % c.size, (c.rank + 1) % c.size
         out = (np.arange(size) % 2 + c.rank).astype(dtype)
         into = np.zeros(size, dtype)
-        requests = [c.irecv(into, source, 5), c.isend(out, dest, 5)]
+        requests = [c.receiver(into, source, 5), c.sender(out, dest, 5)]
+        for request in requests:
+            request.start()
         c.progress(True)
         c.progress(False)
         for request in requests:
@@ -43,7 +45,9 @@ from runtime.mpi import MpiCommunicator
 c = MpiCommunicator()
 a = np.zeros(4 if c.rank else 3, np.float32)
 try:
-    wait((c.irecv(a, 0, 0) if c.rank else c.isend(a, 1, 0)).test)
+    request = c.receiver(a, 0, 0) if c.rank else c.sender(a, 1, 0)
+    request.start()
+    wait(request.test)
 except ValueError as error:
     print(error)
 """
