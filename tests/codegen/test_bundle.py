@@ -21,6 +21,8 @@ from model.load import load
 from model.mapping import Mapping, Shard
 from model.platform import Platform
 from runtime.errors import CleaveError
+from runtime.launch import run
+from runtime.options import Options
 from runtime.plan import Plan
 from tests.tiny_cnn import branches, graph_of, network, node, platform, random_mapping, save, six_layers, weight
 
@@ -221,3 +223,19 @@ def test_threads_cores_provider_and_arena_are_those_of_the_platform_file(tmp_pat
     places = [runpy.run_path(str(tmp_path / f"bundle/rank_0{r.rank}.py"))["PLACE"] for r in made.ranks]
     assert [(p.threads, p.provider, p.arena) for p in places] == [(r.threads, r.provider, r.arena) for r in made.ranks]
     assert (tmp_path / "bundle/rankfile").read_text().splitlines() == ["rank 0=pi slots=2,3", "rank 1=nx"]
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("options", [Options(3), Options(3, barrier=True), Options(6, stream=True)])
+def test_programs_need_no_buffers_of_mpi(options: Options, tmp_path: Path) -> None:
+    """A synchronous send ends when its receive has begun: no message waits in a buffer of MPI's."""
+    graph = graph_of(tmp_path, branches())
+    for number in range(3):
+        bundle = tmp_path / f"bundle{number}"
+        mapping = random_mapping(random.Random(number), graph, 4, tiles=True)
+        write_bundle(graph, platform(4), mapping, source(graph, False, {}), bundle, force=False)
+        program = bundle / "runtime" / "mpi.py"
+        assert "Send_init" in program.read_text()
+        program.write_text(program.read_text().replace("Send_init", "Ssend_init"))
+        run(bundle, options, timeout_s=60)
+        assert verify(bundle, graph.path, frames=2).passed
