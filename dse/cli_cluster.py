@@ -45,7 +45,9 @@ from runtime.deploy.session import OWN_KEY, TRUSTS
 from runtime.deploy.ship import Shipped
 from runtime.deploy.target import WORK, Target
 from runtime.errors import CleaveError
+from runtime.frames import save_text
 from runtime.images import Pixels
+from runtime.perfetto import to_perfetto
 from runtime.segment import CPU
 
 KnownOption = Annotated[
@@ -143,6 +145,9 @@ def bench(
         str, typer.Option("--trust", help="How hosts let mpirun in: key (made for this run), or existing")
     ] = OWN_KEY,
     timeout: Annotated[float, typer.Option("--timeout", min=1, help="Most seconds of each run")] = 600.0,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="Write what each rank did when, for ui.perfetto.dev")
+    ] = None,
     known_hosts: KnownOption = [],
     pin: PinOption = [],
     key: KeyOption = None,
@@ -158,6 +163,7 @@ def bench(
     check_bundle(bundle)
     if platform is None:
         found = benching.bench(bundle, warmup=warmup, frames=frames, provider=CPU, input=input, pixels=how)
+        _write_trace(trace, found)
         sys.stdout.write(found.to_json()) if as_json else show.bench(console, bundle, found)
         return
     one_of("--trust", trusting, TRUSTS)
@@ -171,6 +177,7 @@ def bench(
             found = benching.bench(bundle, warmup=warmup, frames=frames, input=input, pixels=how, timeout_s=timeout,
                                    runner=session.run)  # fmt: skip
             verified = _verified(bundle, whole, input, how, timeout, session.run) if whole else None
+    _write_trace(trace, found)
     if as_json:
         print_json({**body, **json.loads(found.to_json()), **_verification(verified)})
     else:
@@ -178,6 +185,11 @@ def bench(
         if verified:
             show.verification(console, bundle, verified)
     raise typer.Exit(0 if verified is None or verified.passed else 1)
+
+
+def _write_trace(path: Path | None, found: benching.Bench) -> None:
+    if path is not None:
+        save_text(str(path), to_perfetto(*found.traces))
 
 
 def _verified(

@@ -43,13 +43,18 @@ class Bench:
     """What was measured.
 
     latencies_s: of each frame alone, in order; ranks and trace are of these frames too
-    period_s:    time between frames in a steady stream
+    stream:      of the stream, if there was one
     """
 
     latencies_s: tuple[float, ...]
     ranks: tuple[RankTimes, ...]
     trace: Trace
-    period_s: float | None = None
+    stream: Trace | None = None
+
+    @property
+    def period_s(self) -> float | None:
+        """Time between frames in a steady stream."""
+        return self.stream.period_s if self.stream else None
 
     @property
     def median_s(self) -> float:
@@ -82,7 +87,12 @@ class Bench:
             )
             for i, usage in enumerate(trace.ranks)
         )
-        return Bench(trace.latencies_s, ranks, trace, stream.period_s if stream else None)
+        return Bench(trace.latencies_s, ranks, trace, stream)
+
+    @property
+    def traces(self) -> tuple[Trace, ...]:
+        """All that there are."""
+        return (self.trace, self.stream) if self.stream else (self.trace,)
 
     def to_json(self) -> str:
         """For ``--json``, without the trace."""
