@@ -21,6 +21,8 @@ from runtime.deploy.target import HostError, Target
 
 CONNECT_S, LOGIN_S, ANSWER_S = 10.0, 20.0, 120.0
 """Most seconds for reaching a host, for logging in, and for the next word of a script that runs there."""
+ENDING_S = 5.0
+"""Most seconds that a script which says nothing more may take to end."""
 ALIVE_S, LOST_S = 5, 20
 """Seconds between signs of life, and until a host that answers none is given up."""
 MARK = "cleave-answer "
@@ -148,12 +150,12 @@ class Talk:
         """Why a script ended without an answer."""
         if not self._channel.get_transport().is_active():
             return "the connection was lost"
-        self._channel.settimeout(5)
+        self._channel.settimeout(ENDING_S)
         try:
             said = self._channel.makefile_stderr("rb").read(4000).decode("utf-8", "replace").strip().splitlines()
         except OSError:
             said = []
-        code = self._channel.recv_exit_status() if self._channel.exit_status_ready() else -1
+        code = self._channel.recv_exit_status() if self._channel.status_event.wait(ENDING_S) else "unknown"
         if code == 127:
             return f"has no Python at {self._python!r}: install python3, 3.8 or later, or say where it is with --python"
         return f"a script on it ended with code {code}" + (f": {said[-1]}" if said else "")

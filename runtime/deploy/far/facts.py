@@ -119,20 +119,27 @@ def free_memory() -> Optional[int]:
     limits = []  # type: List[int]
     with open("/proc/meminfo", encoding="ascii") as file:
         limits += [int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:")]
-    for most, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+    for names in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
         for group in groups():
             try:
-                with open(os.path.join(group, most)) as high, open(os.path.join(group, used)) as low:
-                    limits.append(int(high.read()) - int(low.read()))
+                most, used = (int(text(os.path.join(group, name))) for name in names)
+                cache = re.search("^(?:total_)?inactive_file ([0-9]+)", text(os.path.join(group, "memory.stat")), re.M)
+                limits.append(most - used + (int(cache.group(1)) if cache else 0))  # files that it need not keep
             except (OSError, ValueError):
                 continue
     return min(limits) if limits else None
 
 
+def text(path: str) -> str:
+    """All of a small file."""
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
 def groups() -> List[str]:
     """Folders of the control groups that this process is in, versions 1 and 2."""
     with open("/proc/self/cgroup", encoding="utf-8") as file:
-        lines = [text.rstrip("\n").split(":", 2) for text in file]
+        lines = [line.rstrip("\n").split(":", 2) for line in file]
     return [f"/sys/fs/cgroup/{kinds}{path}" for _, kinds, path in lines if kinds in ("", "memory")]
 
 

@@ -1,0 +1,136 @@
+"""Who is let in, who is believed, and how long it takes to find out; on real SSH servers."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from runtime.deploy.connect import connect
+from runtime.deploy.keys import Trust, trust
+from runtime.deploy.target import HostError, Target
+from runtime.errors import CleaveError
+from tests.runtime.deploy import sshd
+from tests.runtime.deploy.sshd import Server
+
+NOBODY = Trust((), {})
+
+
+def test_a_known_host_is_spoken_with(sshds: list[Server]) -> None:
+    assert sshds[0].connect().call("facts", peers=[])["arch"]
+
+
+def test_an_unknown_host_key_is_refused_with_what_to_do(sshds: list[Server]) -> None:
+    with pytest.raises(HostError) as caught:
+        connect(sshds[0].target(), NOBODY)
+    text = str(caught.value)
+    assert text.startswith(f"its host key is not known (ssh-ed25519 {sshds[0].fingerprint})")
+    assert text.endswith(f"pin it with --pin a={sshds[0].fingerprint}")
+
+
+def test_a_pinned_host_key_is_believed_and_another_is_not(sshds: list[Server]) -> None:
+    first, second = sshds[:2]
+    assert connect(first.target(), Trust((), {"a": first.fingerprint})).alive
+    with pytest.raises(HostError, match=r"not the pinned SHA256:.*: it is not this host, or the pin is old"):
+        connect(first.target(), Trust((first.known_hosts,), {"a": second.fingerprint}))
+
+
+def test_a_swapped_host_key_is_refused(sshds: list[Server], tmp_path: Path) -> None:
+    """Another server at the address that a key is known of."""
+    stranger = sshd.start("a", tmp_path / "stranger")
+    (tmp_path / "known").write_text(f"[127.0.0.1]:{stranger.port} {(sshds[0].folder / 'host_key.pub').read_text()}")
+    try:
+        with pytest.raises(
+            HostError, match=r"its host key has CHANGED to SHA256:.* remove the old key with: ssh-keygen -R"
+        ):
+            connect(stranger.target(), Trust((tmp_path / "known",), {}))
+    finally:
+        stranger.stop()
+
+
+def test_hashed_known_hosts_are_read(sshds: list[Server], tmp_path: Path) -> None:
+    known = tmp_path / "known"
+    known.write_bytes(sshds[0].known_hosts.read_bytes())
+    subprocess.run(["ssh-keygen", "-q", "-H", "-f", known], check=True, capture_output=True)
+    assert known.read_text().startswith("|1|")
+    assert connect(sshds[0].target(), Trust((known,), {})).alive
+
+
+def test_a_wrong_key_is_refused_with_its_name(sshds: list[Server], tmp_path: Path) -> None:
+    sshd.make_key(tmp_path / "other")
+    with pytest.raises(HostError, match=r"^does not let \w+ in \(.*\): the key .*/other .*ssh-copy-id"):
+        sshds[0].connect(key=str(tmp_path / "other"))
+
+
+def test_an_encrypted_key_without_its_password(sshds: list[Server], tmp_path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", tmp_path / "k"], check=True)
+    with pytest.raises(HostError, match="is encrypted: add it to the agent"):
+        sshds[0].connect(key=str(tmp_path / "k"))
+
+
+def test_a_host_that_is_down_is_told_at_once(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+        begin = time.monotonic()
+        with pytest.raises(HostError, match=r"cannot be reached at \[127.0.0.1\]:\d+ \(Connection refused\)"):
+            connect(Target("x", "127.0.0.1", port=port), NOBODY)
+        assert time.monotonic() - begin < 2
+
+
+def test_a_host_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.deploy.connect.LOGIN_S", 1.0)
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen()
+        begin = time.monotonic()
+        with pytest.raises(HostError, match=r"there is no SSH at port \d+ that can be spoken with"):
+            connect(Target("x", "127.0.0.1", port=deaf.getsockname()[1]), NOBODY)
+        assert time.monotonic() - begin < 5
+
+
+def test_an_address_that_nobody_knows() -> None:
+    with pytest.raises(HostError, match=r"its address 'no\.such\.host\.invalid' is not known"):
+        connect(Target("x", "no.such.host.invalid"), NOBODY)
+
+
+def test_the_users_own_configuration_is_read(
+    sshds: list[Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An alias with port, user and key; what the platform file says comes first."""
+    server = sshds[0]
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "config").write_text(
+        f"Host board\n HostName 127.0.0.1\n Port {server.port}\n User {server.target().user}\n"
+        f" IdentityFile {server.folder}/id\n"
+    )
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = connect(Target("a", "board"), server.trust)
+    assert (found.address, found.port, found.user) == ("127.0.0.1", server.port, server.target().user)
+    with pytest.raises(HostError, match="cannot be reached at \\[127.0.0.1\\]:1 "):
+        connect(Target("a", "board", port=1), server.trust)
+
+
+def test_python_that_is_not_there_and_hostile_names_of_it(sshds: list[Server]) -> None:
+    for python in ("/no/python", "python3; touch pwned", "$(touch pwned)", "`touch pwned`", "'; touch pwned; '"):
+        with pytest.raises(HostError, match="has no Python at"):
+            sshds[0].connect(python=python).call("facts", peers=[])
+    assert not list(sshds[0].home.rglob("*pwned*"))
+
+
+def test_a_hostile_work_folder_is_a_name_and_no_command(sshds: list[Server]) -> None:
+    facts = sshds[0].connect(work="x'; touch pwned; '").call("facts", peers=["$(touch pwned)", "-oProxyCommand=x"])
+    assert facts["work"] == str(sshds[0].home / "x'; touch pwned; '")
+    assert not list(sshds[0].home.rglob("pwned*"))
+
+
+def test_pins_are_of_hosts_that_there_are(tmp_path: Path) -> None:
+    good = "a=SHA256:" + "A" * 43
+    assert trust([], [good], ["a"]).pins == {"a": good[2:]}
+    with pytest.raises(CleaveError) as caught:
+        trust([tmp_path / "none"], ["b" + good[1:], "a=MD5:00"], ["a"])
+    assert len(caught.value.sentences) == 3
+    assert caught.value.sentences[0] == f"--known-hosts {tmp_path}/none: there is no such file"
