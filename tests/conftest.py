@@ -1,12 +1,16 @@
-"""What all tests share: ``--refresh-golden`` and the fixtures ``golden`` and ``tiny``."""
+"""What all tests share: ``--refresh-golden`` and the fixtures ``golden`` and ``testbed``."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.cluster import Cluster
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # so that plain ``pytest`` works in a fresh checkout
@@ -29,3 +33,12 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8"), f"{name} has changed: look, then pytest --refresh-golden"
 
     return check
+
+
+@pytest.fixture(scope="session")
+def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Four hosts on one machine, gigabit links (``dse testbed up --spec testbed-4``); skips where that cannot be."""
+    from tests.cluster import standing
+
+    with standing("testbed-4", tmp_path_factory.mktemp("cluster") / "testbed", "s") as cluster:
+        yield cluster

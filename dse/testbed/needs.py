@@ -37,7 +37,7 @@ def missing(hosts: tuple[HostSpec, ...]) -> list[str]:
     problems = rights() or programs()
     if problems:
         return problems
-    return _cores(hosts) + limits.lacking(machine.mounted()) + _kernel()
+    return cores(hosts) + limits.lacking(machine.mounted()) + kernel()
 
 
 def rights() -> list[str]:
@@ -59,7 +59,8 @@ def programs() -> list[str]:
     return problems
 
 
-def _cores(hosts: tuple[HostSpec, ...]) -> list[str]:
+def cores(hosts: tuple[HostSpec, ...]) -> list[str]:
+    """Cores that hosts are to have and this machine has not."""
     here = os.sched_getaffinity(0)
     return [
         f"host '{host.name}' is to have core {core}; this machine has {', '.join(map(str, sorted(here)))}"
@@ -69,7 +70,7 @@ def _cores(hosts: tuple[HostSpec, ...]) -> list[str]:
     ]
 
 
-def _kernel() -> list[str]:
+def kernel() -> list[str]:
     """What fails in namespaces that vanish with the command."""
     script = "\n".join(f"( {command} ) >/dev/null 2>&1 || echo {number}" for number, command in enumerate(PROBES))
     names = ["--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "--mount-proc", "--propagation", "private"]

@@ -1,0 +1,112 @@
+"""A testbed for tests: hosts to log in to, whose links can be pulled."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dse.testbed import access, lifecycle, machine, needs, network, spec, state
+from dse.testbed.state import SWITCH, USER
+from tests.command import dse
+
+OWN = f"t{os.getpid()}"
+"""Testbeds of this run of the tests are called so, and a letter more: others may stand beside them."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A testbed that stands. folder: with platform file, key and known_hosts; testbed: all that is known of it."""
+
+    folder: Path
+    testbed: state.Testbed
+
+    @property
+    def platform(self) -> Path:
+        return self.folder / access.PLATFORM
+
+    @property
+    def key(self) -> Path:
+        return self.folder / access.KEY
+
+    @property
+    def known_hosts(self) -> Path:
+        return self.folder / access.KNOWN_HOSTS
+
+    @property
+    def hosts(self) -> list[str]:
+        return [host.name for host in self.testbed.hosts]
+
+    def start(self, host: str, *command: str) -> subprocess.Popen[str]:
+        """A command on a host through OpenSSH, as a shell there reads it."""
+        options = ["-F", "none", "-i", str(self.key), "-o", f"UserKnownHostsFile={self.known_hosts}"]
+        options += ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=5"]
+        words = ["ssh", *options, f"{USER}@{self.testbed.address(host)}", *command]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
+
+    def ssh(self, host: str, *command: str) -> subprocess.CompletedProcess[str]:
+        """The same, to its end."""
+        with self.start(host, *command) as process:
+            out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+    def said(self, host: str, *command: str) -> str:
+        """Standard output of a command that must end well."""
+        found = self.ssh(host, *command)
+        assert found.returncode == 0, found
+        return found.stdout.strip()
+
+    def pull(self, host: str) -> None:
+        """Pull the network cable of a host."""
+        machine.run(network.cable(self.testbed, host, self._pid(SWITCH), plugged=False))
+
+    def plug(self, host: str) -> None:
+        """Put it back."""
+        machine.run(network.cable(self.testbed, host, self._pid(SWITCH), plugged=True))
+
+    def pids(self, host: str) -> set[int]:
+        """All processes of a host, as this machine numbers them."""
+        return set(machine.processes(machine.mounted()[0].group(self.testbed, host)))
+
+    def _pid(self, host: str) -> int:
+        found = self.testbed.pid(host)
+        assert found is not None, host
+        return found
+
+
+def skip_unless_possible(hosts: tuple[spec.HostSpec, ...]) -> None:
+    """Skip a test, with what is missing, where no testbed can be made."""
+    problems = needs.missing(hosts)
+    if problems:
+        pytest.skip("; ".join(problems))
+
+
+@contextmanager
+def standing(spec_file: str | Path, folder: Path, letter: str) -> Iterator[Cluster]:
+    """A testbed while the block lasts, its files in ``folder``."""
+    skip_unless_possible(spec.read(spec_file))
+    _sweep()
+    name = OWN + letter
+    said = dse("testbed", "up", "--spec", spec_file, "--out", folder, "--name", name)
+    assert said.code == 0, said
+    try:
+        found = state.load(name)
+        assert found is not None
+        yield Cluster(folder, found)
+    finally:
+        lifecycle.down(name)
+
+
+def _sweep() -> None:
+    """Take down what runs of the tests that were killed have left."""
+    for name in state.names():
+        owner = re.fullmatch("t([0-9]+)[a-z]", name)
+        if owner and not Path(f"/proc/{owner[1]}").exists():
+            lifecycle.down(name)

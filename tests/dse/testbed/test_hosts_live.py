@@ -1,0 +1,182 @@
+"""Hosts that stand: logged in to, measured, filled up, unplugged."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import paramiko
+import pytest
+
+from tests.cluster import Cluster, standing
+from tests.command import done
+
+pytestmark = pytest.mark.cluster
+
+TRIES = 4
+"""A machine that has other things to do gives a host less than its limit allows, so the best of some runs counts."""
+
+BUSY = """
+import time
+begin, used = time.monotonic(), time.process_time()
+while time.monotonic() < begin + 0.5: pass
+print((time.process_time() - used) / (time.monotonic() - begin))
+"""
+TAKE = """
+import socket, time
+with socket.create_server(("", 5001)) as server:
+    print("listening", flush=True)
+    connection = server.accept()[0]
+    connection.recv(1 << 18)
+    begin, count = time.monotonic(), 0
+    while data := connection.recv(1 << 18): count += len(data)
+print(count / (time.monotonic() - begin))
+"""
+GIVE = """
+import socket, sys, time
+connection, block = socket.create_connection((sys.argv[1], 5001)), bytes(1 << 17)
+until = time.monotonic() + 0.7
+while time.monotonic() < until: connection.sendall(block)
+"""
+
+
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Shares and links as in ``testbed-4-uneven``, and a host with little memory."""
+    text = "\n".join(
+        [
+            "whole, cores=0, share=0.45, memory=1GB, bandwidth=1Gbit/s",
+            "quarter, cores=1, share=0.1125, memory=1GB, bandwidth=1Gbit/s",
+            "thin, cores=1, share=0.45, memory=1GB, bandwidth=100Mbit/s",
+            "small, cores=0, share=0.45, memory=100MB, bandwidth=1Gbit/s",
+        ]
+    )
+    folder = tmp_path_factory.mktemp("uneven")
+    (folder / "uneven.spec").write_text(text)
+    with standing(folder / "uneven.spec", folder / "box", "u") as cluster:
+        yield cluster
+
+
+def python(source: str, *words: str) -> str:
+    """A shell command that runs a program."""
+    assert "'" not in source
+    return " ".join(["python3 -c '" + source + "'", *words])
+
+
+def best(measure: Callable[[], float], wanted: float, within: float) -> float:
+    """The first figure that is within some part of what is wanted, else the largest."""
+    figures: list[float] = []
+    while len(figures) < TRIES and not any(abs(figure / wanted - 1) <= within for figure in figures):
+        figures.append(measure())
+    return min(figures, key=lambda figure: abs(figure - wanted))
+
+
+def transfer(cluster: Cluster, giver: str, taker: str) -> float:
+    """Bytes a second of one TCP stream between two hosts."""
+    with cluster.start(taker, python(TAKE)) as taking:
+        assert taking.stdout is not None
+        assert taking.stdout.readline() == "listening\n"
+        cluster.said(giver, python(GIVE, taker))
+        return float(taking.communicate(timeout=30)[0])
+
+
+def test_each_host_is_itself_and_knows_the_others(testbed: Cluster) -> None:
+    greet = "; ".join(f"getent hosts {host}" for host in testbed.hosts)
+    for host in testbed.hosts:
+        name, user, home, *others = testbed.said(host, f"hostname; whoami; pwd; {greet}").splitlines()
+        assert (name, user, home) == (host, "cleave", "/var/lib/cleave-testbed/home")
+        assert [tuple(line.split()) for line in others] == [(testbed.testbed.address(h), h) for h in testbed.hosts]
+
+
+def test_every_host_reaches_every_other_by_name(testbed: Cluster) -> None:
+    source = "import socket, sys\nfor host in sys.argv[1:]: print(socket.create_connection((host, 22), 5).recv(4))"
+    for host in testbed.hosts:
+        assert testbed.said(host, python(source, *testbed.hosts)).splitlines() == ["b'SSH-'"] * len(testbed.hosts)
+
+
+def test_a_host_sees_neither_files_nor_processes_nor_interfaces_of_others(testbed: Cluster) -> None:
+    first, second = testbed.hosts[:2]
+    testbed.said(first, "touch mine; touch /dev/shm/mine /run/mine; nohup sleep 61 >/dev/null 2>&1 &")
+    seen = testbed.said(second, "ls ~ /dev/shm /run; ls /sys/class/net; ps -e -o args")
+    assert "mine" not in seen
+    assert "sleep 61" not in seen
+    assert {"eth0", "lo"} <= set(seen.split())
+    assert not [word for word in seen.split() if re.fullmatch("(veth|cleave|port)[0-9]+", word)]
+    assert "mine" in testbed.said(first, "ls")
+    assert not Path("/dev/shm/mine").exists()
+    testbed.said(first, "pkill sleep; rm mine")
+
+
+def test_paramiko_logs_in_with_what_the_folder_holds_and_copies_files(testbed: Cluster) -> None:
+    with paramiko.SSHClient() as client:
+        client.load_host_keys(str(testbed.known_hosts))
+        client.set_missing_host_key_policy(paramiko.RejectPolicy())
+        client.connect(
+            testbed.testbed.address("pi2"),
+            username="cleave",
+            key_filename=str(testbed.key),
+            look_for_keys=False,
+            allow_agent=False,
+        )
+        with client.open_sftp() as files, files.open("from-afar", "w") as file:
+            file.write("hello")
+    assert testbed.said("pi2", "cat ~/from-afar; rm ~/from-afar") == "hello"
+
+
+def test_all_that_a_session_starts_is_in_the_host_s_groups(testbed: Cluster) -> None:
+    before = testbed.pids("pi1")
+    testbed.said("pi1", "setsid nohup sleep 62 >/dev/null 2>&1 & exit 0")
+    (pid,) = (p for p in testbed.pids("pi1") - before if b"sleep" in Path(f"/proc/{p}/cmdline").read_bytes())
+    groups = Path(f"/proc/{pid}/cgroup").read_text()
+    assert groups.count(f"cleave-testbed/{testbed.testbed.name}/host-pi1") >= 1
+    testbed.said("pi1", "pkill sleep")
+
+
+def test_a_key_that_nobody_gave_does_not_open_a_host(testbed: Cluster, tmp_path: Path) -> None:
+    stranger = Cluster(tmp_path, testbed.testbed)
+    stranger.known_hosts.write_bytes(testbed.known_hosts.read_bytes())
+    found = stranger.ssh("pi0", "true")
+    assert found.returncode == 255
+    assert "Permission denied (publickey)" in found.stderr
+
+
+def test_a_host_whose_cable_is_pulled_is_away_until_it_is_plugged_in(testbed: Cluster) -> None:
+    source = 'import socket\ntry: socket.create_connection(("pi3", 22), 1)\nexcept OSError as error: print(error)'
+    testbed.pull("pi3")
+    try:
+        assert testbed.said("pi0", python(source)) == "timed out"
+    finally:
+        testbed.plug("pi3")
+    assert testbed.said("pi0", python(source)) == ""
+
+
+def test_status_shows_hosts_and_limits(uneven: Cluster) -> None:
+    lines = [line.split() for line in done("testbed", "status").splitlines()]
+    rows = {tuple(line[:-1]) for line in lines}
+    address = uneven.testbed.address
+    assert ("whole", address("whole"), "0", "0.45", "1000", "MB", "1000Mbit/s", "answers") in rows
+    assert ("thin", address("thin"), "1", "0.45", "1000", "MB", "100Mbit/s", "answers") in rows
+
+
+@pytest.mark.parametrize(
+    ("giver", "taker", "megabits"), [("whole", "small", 1000), ("thin", "whole", 100), ("whole", "thin", 100)]
+)
+def test_a_link_carries_what_the_spec_says_both_ways(uneven: Cluster, giver: str, taker: str, megabits: int) -> None:
+    wanted = megabits * 125e3
+    found = best(lambda: transfer(uneven, giver, taker), wanted, within=0.15)
+    assert found == pytest.approx(wanted, rel=0.15)
+
+
+@pytest.mark.parametrize(("host", "share"), [("whole", 0.45), ("quarter", 0.1125)])
+def test_a_host_is_as_slow_as_the_spec_says(uneven: Cluster, host: str, share: float) -> None:
+    found = best(lambda: float(uneven.said(host, python(BUSY))), share, within=0.07)
+    assert found == pytest.approx(share, rel=0.07)
+
+
+def test_what_takes_more_memory_than_a_host_has_is_killed_and_the_host_lives(uneven: Cluster) -> None:
+    assert uneven.said("small", python('print(len(bytearray(b"x" * 30_000_000)))')) == "30000000"
+    found = uneven.ssh("small", python('bytearray(b"x" * 150_000_000)'))
+    assert (found.returncode, found.stderr.strip()) in [(137, "Killed"), (137, "")]
+    assert uneven.said("small", "hostname") == "small"
+    assert uneven.ssh("whole", python('bytearray(b"x" * 150_000_000)')).returncode == 0

@@ -1,0 +1,203 @@
+"""A testbed comes and goes, and leaves nothing, whatever happens to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dse.testbed import lifecycle, machine, spec, state
+from runtime.errors import CleaveError
+from tests.cluster import OWN, Cluster, skip_unless_possible
+from tests.command import PROGRAM, Said, done, dse
+
+pytestmark = pytest.mark.cluster
+
+NAME = OWN + "l"
+TWO = """\
+one, cores=0, share=0.3, memory=100MB, bandwidth=100Mbit/s
+two, cores=0, share=0.3, memory=100MB, bandwidth=1Gbit/s
+"""
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Path]:
+    """A spec of two hosts; whatever a test leaves of its testbed is taken down."""
+    file = tmp_path / "two.spec"
+    file.write_text(TWO)
+    skip_unless_possible(spec.read(file))
+    yield file
+    lifecycle.down(NAME)
+
+
+def put_up(file: Path) -> Said:
+    return dse("testbed", "up", "--spec", file, "--out", file.parent / "box", "--name", NAME)
+
+
+def cluster(file: Path) -> Cluster:
+    found = state.load(NAME)
+    assert found is not None
+    return Cluster(file.parent / "box", found)
+
+
+def traces(folder: Path) -> list[str]:
+    """All that there is of our testbed on this machine, and every mount where a host has one of its own."""
+    groups = [str(group) for h in machine.mounted() for group in [h.testbed(NAME)] if group.exists()]
+    links = machine.tagged_links(f"{state.TAG} {NAME}")
+    files = [str(path) for path in (state.ROOT / NAME, folder / "box") if path.exists()]
+    drafts = [path.name for path in folder.iterdir() if path.name.startswith(".box")]
+    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    own = ("/proc", "/sys", "/run", "/dev/shm", "/tmp", "/etc/hosts", "/etc/passwd", str(state.ROOT))
+    return groups + links + files + drafts + [mount for mount in mounts if mount in own]
+
+
+def namespaces() -> dict[str, list[int]]:
+    """Namespace → processes in it, of all processes of this machine."""
+    found: dict[str, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*/ns/*"):
+        try:
+            found.setdefault(os.readlink(entry), []).append(int(entry.parts[2]))
+        except OSError:
+            continue
+    return found
+
+
+def own_namespaces() -> set[str]:
+    """Of the processes of our testbed alone."""
+    group = machine.mounted()[0].testbed(NAME)
+    ours = set(machine.processes(group))
+    assert ours
+    return {name for name, pids in namespaces().items() if set(pids) <= ours}
+
+
+def test_what_comes_up_goes_down_with_everything_that_runs_on_it_twice_in_a_row(two: Path) -> None:
+    before = traces(two.parent)
+    for _ in range(2):
+        assert put_up(two).code == 0
+        hosts = cluster(two)
+        hosts.said("one", "setsid nohup sleep 63 >/dev/null 2>&1 & mkdir -p deep/er; touch deep/er/file")
+        with hosts.start("two", "sleep 64") as session:
+            spaces, pids = own_namespaces(), {pid for host in hosts.hosts for pid in hosts.pids(host)}
+            assert len(spaces) >= 2 * 5 + 1, "net, uts, ipc, mnt, pid of two hosts, and the switch"
+            assert traces(two.parent) != before
+            assert done("testbed", "down", "--name", NAME) == f"took down {NAME}\n"
+            session.kill()  # nobody tells it that the host is gone, as when a plug is pulled
+        assert traces(two.parent) == before
+        assert not spaces & namespaces().keys()
+        assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    assert done("testbed", "down", "--name", NAME) == f"nothing to take down: no testbed '{NAME}' is up\n"
+
+
+def test_a_second_one_of_the_same_name_is_refused_and_the_first_stays(two: Path) -> None:
+    assert put_up(two).code == 0
+    again = dse("testbed", "up", "--spec", two, "--out", two.parent / "other", "--name", NAME)
+    assert again.code == 2
+    assert again.sentences == [
+        f"testbed '{NAME}' is up already, its files in {two.parent / 'box'}; end it with "
+        f"'dse testbed down --name {NAME}', or choose another --name"
+    ]
+    assert cluster(two).said("one", "hostname") == "one"
+
+
+def test_a_dry_run_makes_nothing(two: Path) -> None:
+    before = traces(two.parent)
+    out = two.parent / "box"
+    said = done("testbed", "up", "--spec", two, "--out", out, "--name", NAME, "--dry-run")
+    assert said == f"dry run: nothing is missing; would put up one, two and write {out}\n"
+    assert traces(two.parent) == before
+
+
+def test_a_folder_with_something_in_it_is_refused_and_left_alone(two: Path) -> None:
+    (two.parent / "box").mkdir()
+    (two.parent / "box" / "mine").write_text("dear")
+    assert put_up(two).sentences[0].startswith(f"{two.parent / 'box'}: exists already")
+    assert state.load(NAME) is None
+    assert (two.parent / "box" / "mine").read_text() == "dear"
+
+
+def test_json_tells_where_everything_is(two: Path) -> None:
+    words = ("testbed", "up", "--spec", two, "--out", two.parent / "box", "--name", NAME, "--json")
+    body = json.loads(done(*words))
+    assert [host["name"] for host in body["hosts"]] == ["one", "two"]
+    assert all(host["answers"] for host in body["hosts"])
+    assert all(Path(body[key]).is_file() for key in ("platform", "key", "known_hosts"))
+    assert Path(body["key"]).stat().st_mode & 0o777 == 0o600
+    (shown,) = (t for t in json.loads(done("testbed", "status", "--json"))["testbeds"] if t["name"] == NAME)
+    assert shown["python"] == body["python"]
+
+
+@pytest.mark.parametrize("step", [1, 9, 20])
+def test_an_up_that_fails_half_way_says_why_and_leaves_nothing(
+    two: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    before, run, steps = traces(two.parent), machine.run, iter(range(1, 1000))
+
+    def failing(command: list[str]) -> str:
+        if next(steps) == step + 1:  # the first asks which numbers are taken
+            raise CleaveError(f"step {step} failed")
+        return run(command)
+
+    monkeypatch.setattr(machine, "run", failing)
+    said = put_up(two)
+    assert (said.code, said.sentences) == (2, [f"step {step} failed"])
+    assert traces(two.parent) == before
+
+
+def test_a_server_that_never_answers_is_told_with_its_last_words(two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = traces(two.parent)
+    monkeypatch.setattr("dse.testbed.host.sshd", lambda: "/nowhere/sshd")
+    monkeypatch.setattr("dse.testbed.needs.programs", list)
+    monkeypatch.setattr(machine, "PATIENCE_S", 0.5)
+    said = put_up(two)
+    assert said.sentences[0].startswith("the SSH server of 'one' does not answer: ")
+    assert "/nowhere/sshd" in said.sentences[0]
+    assert traces(two.parent) == before
+
+
+@pytest.mark.parametrize("begun", ["state.json", "two/pid"])
+def test_after_an_up_that_was_killed_half_way_down_removes_all(two: Path, begun: str) -> None:
+    before = traces(two.parent)
+    words = ["testbed", "up", "--spec", str(two), "--out", str(two.parent / "box"), "--name", NAME]
+    with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.DEVNULL) as process:
+        limit = time.monotonic() + 20
+        while not (state.ROOT / NAME / begun).exists() and time.monotonic() < limit:
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+    assert (state.ROOT / NAME / begun).exists()
+    assert put_up(two).code == 2, "what is left stands in the way"
+    assert done("testbed", "down", "--name", NAME) == f"took down {NAME}\n"
+    assert traces(two.parent) == before
+
+
+def test_a_testbed_that_never_got_to_its_state_file_is_shown_and_removed(two: Path) -> None:
+    before = traces(two.parent)
+    (state.ROOT / NAME).mkdir(parents=True)
+    hint = f"testbed '{NAME}' was never finished; remove it: dse testbed down --name {NAME}"
+    assert hint in done("testbed", "status")
+    done("testbed", "down", "--name", NAME)
+    assert traces(two.parent) == before
+
+
+def test_a_host_whose_server_was_killed_is_silent_and_goes_down(two: Path) -> None:
+    before = traces(two.parent)
+    assert put_up(two).code == 0
+    hosts = cluster(two)
+    hosts.ssh("one", "kill -9 $(cat /var/lib/cleave-testbed/sshd.pid)")
+    assert [host.answers for host in lifecycle.status(hosts.testbed)] == [False, True]
+    done("testbed", "down", "--name", NAME)
+    assert traces(two.parent) == before
+
+
+def test_two_testbeds_stand_beside_one_another(two: Path, testbed: Cluster) -> None:
+    assert put_up(two).code == 0
+    assert cluster(two).testbed.number != testbed.testbed.number
+    (two.parent / "box" / "mine").write_text("dear")
+    done("testbed", "down", "--name", NAME)
+    assert testbed.said("pi0", "hostname") == "pi0"
+    assert [path.name for path in (two.parent / "box").iterdir()] == ["mine"], "what a user has put there stays"
