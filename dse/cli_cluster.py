@@ -148,6 +148,9 @@ def bench(
     trace: Annotated[
         Path | None, typer.Option("--trace", help="Write what each rank did when, for ui.perfetto.dev")
     ] = None,
+    above_idle: Annotated[
+        bool, typer.Option("--above-idle", help="Subtract the hosts' idle_power from their energies")
+    ] = False,
     known_hosts: KnownOption = [],
     pin: PinOption = [],
     key: KeyOption = None,
@@ -162,7 +165,8 @@ def bench(
     how = pixels(mean, scale, channels)
     check_bundle(bundle)
     if platform is None:
-        found = benching.bench(bundle, warmup=warmup, frames=frames, provider=CPU, input=input, pixels=how)
+        found = benching.bench(bundle, warmup=warmup, frames=frames, provider=CPU, input=input, pixels=how,
+                               above_idle=above_idle)  # fmt: skip
         _write_trace(trace, found)
         sys.stdout.write(found.to_json()) if as_json else show.bench(console, bundle, found)
         return
@@ -175,7 +179,7 @@ def bench(
         shipped = hosts.upload()
         with hosts.session(shipped, trusting) as session:
             found = benching.bench(bundle, warmup=warmup, frames=frames, input=input, pixels=how, timeout_s=timeout,
-                                   runner=session.run)  # fmt: skip
+                                   runner=session.run, above_idle=above_idle)  # fmt: skip
             verified = _verified(bundle, whole, input, how, timeout, session.run) if whole else None
     _write_trace(trace, found)
     if as_json:

@@ -22,6 +22,7 @@ from model.priced import Priced
 from runtime.bench import Bench
 from runtime.infer import Answer
 from runtime.plan import Plan, Recv, Send
+from runtime.trace import ESTIMATE
 
 COSTLIEST = 10
 
@@ -267,7 +268,31 @@ def bench(console: Console, bundle: Path, found: Bench) -> None:
     console.print(table(headers, cells, text=2))
     line(console, f"{bundle}: latency of one frame {found.median_s * 1e3:.2f} ms (median of {len(found.latencies_s)}; "
          f"min {found.min_s * 1e3:.2f}, max {found.max_s * 1e3:.2f})")  # fmt: skip
+    _energies(console, found)
     if found.period_s is not None:
         line(
             console, f"streamed: a frame every {found.period_s * 1e3:.2f} ms, {1 / found.period_s:.1f} frames a second"
         )
+
+
+def _energies(console: Console, found: Bench) -> None:
+    """What each host took for a frame, if any is known; an estimate is called one."""
+    rows = found.energies()
+    if not rows:
+        return
+    cells = [
+        [row["rank"], row["device"], *[_joules(row[run]) for run in ("alone", "stream")], row["alone"]["samples"]]
+        for row in rows
+    ]
+    line(console, "")
+    console.print(table(["rank", "device", "energy J", "streamed J", "samples"], cells, text=2))
+    line(console, f"energy of one frame, of the whole host, {'above' if found.above_idle else 'with'} its idle power")
+    notes = [row[run]["note"] for row in rows for run in ("alone", "stream") if row[run] and row[run]["note"]]
+    for note in dict.fromkeys(notes):
+        line(console, f"no energy measured: {note}")
+
+
+def _joules(energy: dict[str, Any] | None) -> str:
+    if energy is None or energy["energy_j"] is None:
+        return "-"
+    return f"{energy['energy_j']:.4g}" + (" (estimate)" if energy["source"] == ESTIMATE else "")

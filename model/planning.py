@@ -251,7 +251,14 @@ class _Planner:
             buffers=self._buffers(rank),
             steps=self._steps(number, rank),
             arena=device.arena,
+            meter=host.meter if number == self._first_rank(device.host) else None,
+            idle_w=host.idle_power_w,
+            busy_w=device.power_w,
         )
+
+    def _first_rank(self, host: int) -> int:
+        """The lowest rank of a host: one is enough to read its meter."""
+        return next(n for n, rank in enumerate(self.ranks) if self.platform.devices[rank.device].host == host)
 
     def _steps(self, number: int, rank: _Rank) -> tuple[Step, ...]:
         steps: list[Step] = []

@@ -38,6 +38,7 @@ class Host:
     user:      to log in as over SSH; None: SSH's own default
     port:      of the SSH server, 1..65535; None: SSH's own default
     idle_power_w: what it draws when nothing runs; None when not stated
+    meter: of its energy, as `runtime.meter` names them: ``ina3221:VDD_IN``; None: none
     """
 
     name: str
@@ -50,6 +51,7 @@ class Host:
     user: str | None
     port: int | None
     idle_power_w: float | None
+    meter: str | None = None
 
 
 @dataclass(frozen=True)
@@ -208,6 +210,7 @@ def _host(sheet: Sheet, name: str, fields: Fields) -> Host:
         user=sheet.value(fields, "user", form.word, None),
         port=sheet.value(fields, "port", partial(form.count, largest=65535), None),
         idle_power_w=sheet.value(fields, "idle_power", _power, None),
+        meter=sheet.value(fields, "meter", form.meter, None),
     )
 
 

@@ -18,6 +18,8 @@ bandwidth         1Gbit/s     of the network link, each direction
 latency           0.1ms       that the link adds to one message; a message crosses two links
 copy_bandwidth    4GB/s       between the devices of the host
 idle_power        not stated  what the host draws when idle: ``3W``
+meter             none        of its energy: ``ina3221:VDD_IN``, ``rapl:package-0+dram``,
+                              ``csv:/home/me/power.csv`` (see ``runtime.meter``)
 interface         any         network interface that MPI is to use: ``eth0``
 user, port        SSH's own   to log in
 ================  ==========  ================================================================
@@ -30,7 +32,8 @@ threads           all cores   inference threads of the CPU device
 gpu               no GPU      its name, and in parentheses what drives it: CUDA or TensorRT
 provider          from gpu    ONNX Runtime execution provider of the GPU device
 gpu_memory        shared      the GPU's own memory; without it the GPU uses the host's
-cpu_power         calibrated  watts of the busy CPU device, overrides the coefficients
+cpu_power         calibrated  watts of the busy CPU device, on top of the idle host's; overrides
+                              the coefficients
 gpu_power         calibrated  the same of the GPU device
 coefficients      generic     name of the coefficient set that prices the devices
 arena             on          ONNX Runtime keeps the memory of a segment for the next one;
@@ -50,6 +53,7 @@ from typing import TypeVar
 
 from model import quantity
 from runtime.errors import CleaveError
+from runtime.meter import split
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -58,7 +62,10 @@ Fields = dict[str, tuple[int, str]]
 
 ARCH = "architecture"
 """Key of the second field, which the file states without one."""
-HOST_KEYS = ("address", "memory", "bandwidth", "latency", "copy_bandwidth", "idle_power", "interface", "user", "port")
+HOST_KEYS = (
+    *("address", "memory", "bandwidth", "latency", "copy_bandwidth"),
+    *("idle_power", "meter", "interface", "user", "port"),
+)
 CPU_KEYS = ("slots", "threads", "cpu_power")
 GPU_KEYS = ("gpu", "provider", "gpu_memory", "gpu_power")
 KEYS = (*HOST_KEYS, *CPU_KEYS, *GPU_KEYS, "coefficients", "arena")
@@ -209,6 +216,13 @@ def switch(text: str) -> bool:
     if text not in ("on", "off"):
         raise CleaveError(f"{text!r} is neither on nor off")
     return text == "on"
+
+
+def meter(text: str) -> str | None:
+    """The name of a meter; None for ``none``."""
+    if text != "none":
+        split(text)
+    return None if text == "none" else text
 
 
 def provider(text: str) -> str:

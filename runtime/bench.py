@@ -10,11 +10,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from runtime.energy import accounted, check_idle
 from runtime.images import PLAIN, Pixels
 from runtime.infer import asked
 from runtime.launch import read_plan, run
 from runtime.options import Options
-from runtime.trace import COMPUTE, SEND, WAIT, Trace
+from runtime.trace import COMPUTE, SEND, WAIT, Trace, Usage
 
 WARMUP, FRAMES = 4, 20
 """Runs that are thrown away and runs that count, as in the thesis this follows."""
@@ -44,12 +45,14 @@ class Bench:
 
     latencies_s: of each frame alone, in order; ranks and trace are of these frames too
     stream:      of the stream, if there was one
+    above_idle:  whether energies are without what idle hosts draw
     """
 
     latencies_s: tuple[float, ...]
     ranks: tuple[RankTimes, ...]
     trace: Trace
     stream: Trace | None = None
+    above_idle: bool = False
 
     @property
     def period_s(self) -> float | None:
@@ -94,6 +97,17 @@ class Bench:
         """All that there are."""
         return (self.trace, self.stream) if self.stream else (self.trace,)
 
+    def energies(self) -> list[dict[str, Any]]:
+        """Of each host with an energy or a reason why not: rank, device, then one frame alone and one of the stream."""
+        streamed = {usage.rank: usage for usage in self.stream.ranks} if self.stream else {}
+        rows = []
+        for usage in self.trace.ranks:
+            if usage.energy_j is not None or usage.energy_note:
+                stream = streamed.get(usage.rank)
+                found = {"alone": _energy(usage), "stream": _energy(stream) if stream else None}
+                rows.append({"rank": usage.rank, "device": usage.device, **found})
+        return rows
+
     def to_json(self) -> str:
         """For ``--json``, without the trace."""
         body: dict[str, Any] = {
@@ -103,6 +117,8 @@ class Bench:
             "period_s": self.period_s,
             "latencies_s": self.latencies_s,
             "ranks": [vars(rank) for rank in self.ranks],
+            "energy_above_idle": self.above_idle,
+            "energies": self.energies(),
         }
         return json.dumps(body, indent=1) + "\n"
 
@@ -118,17 +134,25 @@ def bench(
     pixels: Pixels = PLAIN,
     timeout_s: float = 600.0,
     runner: Runner | None = None,
+    above_idle: bool = False,
 ) -> Bench:
     """Run a bundle, every frame started together, and then as a stream.
 
     input, pixels: which frames, used round and round; without, random ones
     runner: what runs it, in so many seconds at most; None: this machine
+    above_idle: subtract what idle hosts draw from their energies
     """
     usual = Options(frames, warmup, input=input, threads=threads, provider=provider, pixels=pixels)
-    asked(read_plan(bundle), usual, frames)
+    plan = read_plan(bundle)
+    asked(plan, usual, frames)
+    if above_idle:
+        check_idle(plan)
     runner = runner or (lambda options, time_s: run(bundle, options, timeout_s=time_s))
-    alone = _measure(runner, replace(usual, barrier=True), timeout_s)
-    return Bench.from_trace(alone, _measure(runner, replace(usual, stream=True), timeout_s))
+    alone, stream = (
+        accounted(_measure(runner, replace(usual, barrier=not stream, stream=stream), timeout_s), plan, above_idle)
+        for stream in (False, True)
+    )
+    return replace(Bench.from_trace(alone, stream), above_idle=above_idle)
 
 
 def _measure(runner: Runner, options: Options, timeout_s: float) -> Trace:
@@ -136,6 +160,17 @@ def _measure(runner: Runner, options: Options, timeout_s: float) -> Trace:
         report = Path(folder) / "report.json"
         runner(replace(options, report=str(report)), timeout_s)
         return Trace.from_json(report.read_text(encoding="utf-8"), str(report))
+
+
+def _energy(usage: Usage) -> dict[str, Any]:
+    """What a trace says of a host's energy, in one frame."""
+    return {
+        "energy_j": usage.energy_j,
+        "time_s": usage.energy_time_s,
+        "source": usage.energy_source,
+        "samples": usage.energy_samples,
+        "note": usage.energy_note,
+    }
 
 
 def _medians(trace: Trace, kind: str) -> list[float]:

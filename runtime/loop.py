@@ -13,6 +13,7 @@ from typing import Any, Callable
 import numpy as np
 
 from runtime.frames import Frames, save_npz, save_text
+from runtime.metering import Metering
 from runtime.options import Options
 from runtime.rank import Program, Rank
 from runtime.trace import Span, Trace, Usage
@@ -24,6 +25,7 @@ def run_frames(program: Program, rank: Rank, options: Options) -> None:
     lanes = [Lane(each, program(each)) for each in ranks]
     rank.shared.activity = "reading its input"
     source = Frames(options, rank.inputs)
+    meter = Metering(rank.place.meter if options.report else None)
     frames: list[tuple[Span, ...]] = []
     kept: dict[str, list[np.ndarray]] = {name: [] for name in rank.outputs}
     origin = busy = 0.0
@@ -33,6 +35,8 @@ def run_frames(program: Program, rank: Rank, options: Options) -> None:
         if lane.rank.pending:  # of the frame before the last, in a stream
             lane.rank.finish()
         source.fill(index % options.frames, lane.rank.inputs)
+        if index == 0:
+            meter.start()
         if _together(index, options):
             rank.shared.activity = "waiting for the other ranks"
             rank.communicator.barrier()
@@ -50,7 +54,9 @@ def run_frames(program: Program, rank: Rank, options: Options) -> None:
     for lane in lanes:
         if lane.rank.pending:
             lane.rank.finish()
-    _hand_in(rank, options, _usage(rank, busy), frames, kept)
+    if options.report:
+        rank.communicator.barrier()  # a host draws power until the last rank is done
+    _hand_in(rank, options, _usage(rank, busy, meter.stop(options.frames)), frames, kept)
 
 
 @dataclass(frozen=True)
@@ -110,7 +116,7 @@ def _merge(everything: list[Any], barrier: bool) -> Trace:
     return Trace("measured", barrier, usages, frames)
 
 
-def _usage(rank: Rank, processor_s: float) -> Usage:
+def _usage(rank: Rank, processor_s: float, energy: dict[str, Any]) -> Usage:
     place = rank.place
     return Usage(
         rank=place.rank,
@@ -120,6 +126,7 @@ def _usage(rank: Rank, processor_s: float) -> Usage:
         peak_bytes=peak_bytes(),
         processor_s=processor_s,
         conditions=_conditions(),
+        **energy,
     )
 
 

@@ -105,6 +105,9 @@ class RankPlan:
     inputs, outputs: buffers that the rank fills from, or hands to, the outside: the CNN's own inputs and outputs
     buffers:  every buffer of the rank, allocated once; those that are parts of others come after them
     arena:    whether ONNX Runtime keeps the memory of a frame for the next one: faster, but takes more of it
+    meter:    of the host's energy, ``ina3221:VDD_IN`` (``runtime.meter``), at the first rank of the host; None: none
+    idle_w:   what the idle host draws; None: not declared
+    busy_w:   what the device draws on top of it while it computes; None: not declared
     """
 
     rank: int
@@ -119,6 +122,9 @@ class RankPlan:
     buffers: tuple[Buffer, ...]
     steps: tuple[Step, ...]
     arena: bool = True
+    meter: str | None = None
+    idle_w: float | None = None
+    busy_w: float | None = None
 
     def buffer(self, name: str) -> Buffer:
         """The buffer called ``name``."""

@@ -30,6 +30,7 @@ class Place:
     """Where a program runs, as the plan says.
 
     file: of the program; paths in it are relative to its folder
+    meter: of the host's energy, where this rank is the one that reads it
     """
 
     file: str
@@ -39,6 +40,7 @@ class Place:
     threads: int
     provider: str
     arena: bool = True
+    meter: str | None = None
 
 
 @dataclass

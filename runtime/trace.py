@@ -12,6 +12,8 @@ FORMAT = "cleave-trace"
 VERSION = 1
 
 COMPUTE, WAIT, SEND = "compute", "wait", "send"
+MEASURED, ESTIMATE = "measured", "estimate"
+"""Where an energy comes from: a meter, or declared watts times measured time."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,12 @@ class Usage:
 
     peak_bytes:  largest resident memory of the process so far
     processor_s: processor time of all threads over all frames together, without making the input
-    energy_j:    of one frame, where it is known
+    energy_j:    of one frame, mean, where it is known: of the whole host, at the first of its ranks
     conditions:  that a measurement depends on, as text: versions, cores, governor; ``{"onnxruntime": "1.18.0", …}``
+    energy_time_s: seconds that ``energy_j`` covers: all of the time from the first frame to the last, by their number
+    energy_source: ``measured`` or ``estimate``; None without an energy
+    energy_samples: how many the meter took over all frames
+    energy_note: why a meter gave no energy
     """
 
     rank: int
@@ -54,6 +60,10 @@ class Usage:
     processor_s: float
     energy_j: float | None = None
     conditions: dict[str, str] | None = None
+    energy_time_s: float | None = None
+    energy_source: str | None = None
+    energy_samples: int = 0
+    energy_note: str | None = None
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,12 @@ def test_the_arena_is_on_unless_a_line_says_otherwise() -> None:
     assert [device.arena for device in parse(*lines).devices] == [True, True, False, False]
 
 
+def test_a_host_has_the_meter_that_one_of_its_lines_names() -> None:
+    lines = ("a, meter=ina3221:VDD_IN", "b, meter=none", "c", "a, gpu=V (CUDA)", "d, meter=csv:/var/log/my power.csv")
+    meters = [host.meter for host in parse(*lines).hosts]
+    assert meters == ["ina3221:VDD_IN", None, None, "csv:/var/log/my power.csv"]
+
+
 def test_one_host_on_several_lines_shares_what_each_states() -> None:
     platform = parse("a, slots=0-1, memory=4GB", "b", "a, arm, slots=2-3, memory=4GB, threads=1", "a, gpu=V (CUDA)")
     assert names(platform) == ["a_cpu01", "b_cpu0", "a_cpu23", "a_gpu"]

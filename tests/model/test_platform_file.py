@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from model.platform import Platform
 from model.platform_file import KEYS
 from runtime.errors import CleaveError
+from runtime.meter import EXAMPLES
 
 NAME_RULE = "(only letters, digits, '.', '-' and '_', the first a letter, digit or '_')"
 
@@ -52,6 +53,8 @@ def sentences(*lines: str) -> list[str]:
         ("a, slots=0-99999", "slots: '0-99999' is not a core or a rising range; write e.g. 0-5 or 0-2+4"),
         ("a, slots=0-2+2", "slots: '0-2+2' has a core twice"),
         ("a, arena=no", "arena: 'no' is neither on nor off"),
+        ("a, meter=rapl", f"meter: 'rapl' is not a meter; write e.g. {EXAMPLES}"),
+        ("a, meter=csv:p.csv", "meter: 'csv:p.csv': the path of the file on the host starts with /"),
         ("a, threads=0", "threads: '0' is not a whole number from 1 to 9999"),
         ("a, threads=1.5", "threads: '1.5' is not a whole number from 1 to 9999"),
         ("a, port=65536", "port: '65536' is not a whole number from 1 to 65535"),

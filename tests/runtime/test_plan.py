@@ -34,6 +34,9 @@ RANKS = st.builds(
     buffers=tuples(BUFFERS),
     steps=tuples(STEPS),
     arena=st.booleans(),
+    meter=st.none() | NAMES,
+    idle_w=st.none() | st.floats(0, 1e3),
+    busy_w=st.none() | st.floats(0, 1e3),
 )
 PLANS = st.builds(Plan, NAMES, tuples(BUFFERS), tuples(BUFFERS), tuples(RANKS))
 X, Y = Buffer("x", (1, 4), "float32"), Buffer("y", (1, 4), "float32")
@@ -101,7 +104,8 @@ def test_labels_say_layer_and_box() -> None:
     assert labels == ["conv1[0:48]", "conv1[:,0:48]", "conv1[:,:,0:48]", "conv1{+0:48}"]
 
 
-def test_a_plan_that_knows_nothing_of_arenas_has_them() -> None:
+def test_a_plan_that_knows_nothing_of_arenas_has_them_and_of_meters_has_none() -> None:
     body = json.loads(PLAN.to_json())
     assert body["ranks"][0].pop("arena") is True
+    assert [body["ranks"][0].pop(key) for key in ("meter", "idle_w", "busy_w")] == [None, None, None]
     assert Plan.from_json(json.dumps(body)) == PLAN
