@@ -58,8 +58,8 @@ def down(
     as_json: JsonOption = False,
 ) -> None:
     """Take down a testbed, or what a crash has left of it. Removes what up has made, and nothing else."""
-    asked = state.names() if every else [state.check_name(name)]
-    found = [one for one in asked if one in state.names()]
+    asked = lifecycle.names() if every else [state.check_name(name)]
+    found = [one for one in asked if one in lifecycle.names()]
     if not dry_run:
         problems = (needs.rights() or needs.programs()) if found else []
         if problems:
@@ -77,7 +77,7 @@ def down(
 @app.command()
 def status(as_json: JsonOption = False) -> None:
     """Show the testbeds of this machine: hosts, limits, and whether one can log in."""
-    found = {name: state.load(name) for name in state.names()}
+    found = {name: state.load(name) for name in lifecycle.names()}
     if as_json:
         whole = [_body(testbed, lifecycle.status(testbed)) for testbed in found.values() if testbed]
         print_json({"testbeds": whole, "broken": [name for name, testbed in found.items() if testbed is None]})

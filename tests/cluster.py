@@ -106,7 +106,7 @@ def standing(spec_file: str | Path, folder: Path, letter: str) -> Iterator[Clust
 
 def _sweep() -> None:
     """Take down what runs of the tests that were killed have left."""
-    for name in state.names():
+    for name in lifecycle.names():
         owner = re.fullmatch("t([0-9]+)[a-z]", name)
         if owner and not Path(f"/proc/{owner[1]}").exists():
             lifecycle.down(name)

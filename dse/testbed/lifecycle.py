@@ -16,7 +16,7 @@ from dse.testbed import access, limits, machine, needs, network, state
 from dse.testbed import host as inside
 from dse.testbed.limits import Hierarchy
 from dse.testbed.spec import HostSpec
-from dse.testbed.state import ROOT, SWITCH, TAG, Testbed
+from dse.testbed.state import SWITCH, TAG, Testbed
 from runtime.errors import CleaveError
 
 SWITCHED_ON = "switched_on"
@@ -33,13 +33,19 @@ class HostStatus:
     processes: int
 
 
+def names() -> list[str]:
+    """Of all testbeds that stand or have left something: files or control groups."""
+    grouped = [entry.name for h in machine.mounted() for entry in h.testbed("").glob("*") if entry.is_dir()]
+    return sorted({*state.names(), *grouped})
+
+
 def plan(name: str, hosts: tuple[HostSpec, ...], out: Path) -> Testbed:
     """The testbed that would be put up. ``CleaveError`` on all that stands in the way; nothing is made."""
     state.check_name(name)
     problems = needs.missing(hosts)
     if problems:
         raise CleaveError(*problems)
-    if name in state.names():
+    if name in names():
         raise CleaveError(state.already(name))
     check_place(out, force=False)
     uid, gid = state.account()
@@ -62,7 +68,7 @@ def up(testbed: Testbed) -> None:
 
 def down(name: str) -> bool:
     """Take down a testbed, or what a crash has left of it; whether there was anything."""
-    if not (ROOT / name).exists():
+    if name not in names():
         return False
     hierarchies = machine.mounted()
     machine.end_processes([hierarchy.testbed(name) for hierarchy in hierarchies])
@@ -74,9 +80,10 @@ def down(name: str) -> bool:
     testbed = state.load(name)
     if testbed is not None:
         _take_back(testbed, Path(testbed.out))
-    shutil.rmtree(ROOT / name)
+    if (state.ROOT / name).exists():
+        shutil.rmtree(state.ROOT / name)
     with suppress(OSError):  # other testbeds are in it
-        ROOT.rmdir()
+        state.ROOT.rmdir()
     return True
 
 
@@ -96,7 +103,7 @@ def status(testbed: Testbed) -> list[HostStatus]:
 
 def _free_number() -> int:
     taken = machine.taken_numbers()
-    taken |= {found.number for found in map(state.load, state.names()) if found is not None}
+    taken |= {found.number for found in map(state.load, names()) if found is not None}
     free = next((number for number in range(state.MOST) if number not in taken), None)
     if free is None:
         raise CleaveError(f"{state.MOST} testbeds are up; end one with 'dse testbed down --name NAME'")
@@ -119,7 +126,7 @@ def _leave(hierarchy: Hierarchy, name: str) -> None:
         (hierarchy.root / TAG).rmdir()
     except OSError:
         return
-    switched = ROOT / name / SWITCHED_ON
+    switched = state.ROOT / name / SWITCHED_ON
     if switched.exists() and hierarchy.version == 2:
         for controller in switched.read_text().split():
             with suppress(CleaveError):  # others use it now

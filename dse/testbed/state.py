@@ -102,7 +102,7 @@ def check_name(name: str) -> str:
 
 
 def names() -> list[str]:
-    """Of all testbeds that stand or have left something."""
+    """Of all testbeds that have files, whole or not."""
     return sorted(entry.name for entry in ROOT.iterdir() if entry.is_dir()) if ROOT.is_dir() else []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -180,6 +181,15 @@ def test_a_testbed_that_never_got_to_its_state_file_is_shown_and_removed(two: Pa
     (state.ROOT / NAME).mkdir(parents=True)
     hint = f"testbed '{NAME}' was never finished; remove it: dse testbed down --name {NAME}"
     assert hint in done("testbed", "status")
+    done("testbed", "down", "--name", NAME)
+    assert traces(two.parent) == before
+
+
+def test_a_testbed_whose_files_somebody_has_deleted_is_found_by_its_control_groups(two: Path) -> None:
+    before = traces(two.parent)
+    assert put_up(two).code == 0
+    shutil.rmtree(state.ROOT / NAME)
+    shutil.rmtree(two.parent / "box")
     done("testbed", "down", "--name", NAME)
     assert traces(two.parent) == before
 

@@ -63,6 +63,7 @@ def test_a_name_that_could_be_a_path_is_refused() -> None:
 
 def test_taking_down_what_is_not_there_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(state, "ROOT", tmp_path / "none")
+    monkeypatch.setattr("dse.testbed.machine.mounted", list)
     assert dse("testbed", "down").out == "nothing to take down: no testbed 'testbed' is up\n"
     assert dse("testbed", "down", "--all", "--json").out == '{\n "down": []\n}\n'
     assert dse("testbed", "status").out == "no testbed is up\n"
@@ -72,6 +73,7 @@ def test_a_number_that_an_interface_or_a_testbed_has_is_not_given_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(state, "ROOT", tmp_path)
+    monkeypatch.setattr("dse.testbed.machine.mounted", list)
     (tmp_path / "box").mkdir()
     (tmp_path / "box" / "state.json").write_text(BOX.to_json())  # 7
     (tmp_path / "broken").mkdir()
