@@ -11,6 +11,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any, Dict, List, Optional
 
@@ -75,7 +76,15 @@ def start(request: Dict[str, Any]) -> None:
 def look(python: str) -> Dict[str, Any]:
     """Versions of the packages, from a process of their own."""
     try:
-        done = subprocess.run([python, "-I", "-c", LOOK], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=90)
+        with tempfile.TemporaryDirectory() as scratch:  # ONNX Runtime leaves files where it may
+            done = subprocess.run(
+                [python, "-c", LOOK],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=90,
+                cwd=scratch,
+                env=dict(os.environ, TMPDIR=scratch, XDG_CACHE_HOME=scratch),
+            )
         found: Dict[str, Any] = json.loads(done.stdout.decode("utf-8").splitlines()[-1])
         return found
     except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:

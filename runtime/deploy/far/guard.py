@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any, Dict, List, Optional
 
@@ -87,7 +88,7 @@ class Run:
     def __init__(self, request: Dict[str, Any], root: str) -> None:
         self._request, self._root, self._line = request, root, Line()
         self._marker = "CLEAVE_RUN=" + request["run"]
-        self._began = time.time()
+        self._shared = shared_memory(request["run"])
         self._process = None  # type: Optional[subprocess.Popen[bytes]]
         self._write_own()
         answer({"root": root, "python": sys.executable, "root user": os.geteuid() == 0})
@@ -109,14 +110,17 @@ class Run:
         self._stop()
         if self._request["trusted"]:
             edit_keys(None, self._request["run"])
-        shutil.rmtree(self._root, ignore_errors=True)
+        for place in (self._root, self._shared):
+            shutil.rmtree(place, ignore_errors=True)
 
     def environment(self) -> Dict[str, str]:
         """Of all processes of the run on this host."""
         bin_ = os.path.dirname(self._request["mpirun"])
         path = os.pathsep.join([bin_, os.environ.get("PATH", "/usr/bin:/bin")])
         own = {"CLEAVE_RUN": self._request["run"], "CLEAVE_LAUNCH": os.path.join(self._root, "launch")}
-        return dict(os.environ, **self._request["environment"], PATH=path, TMPDIR=self._root, **own)
+        own.update(TMPDIR=self._root, XDG_CACHE_HOME=self._root)  # what MPI and ONNX Runtime leave goes with the run
+        own.update({f"OMPI_MCA_btl_{name}_backing_directory": self._shared for name in ("sm", "vader")})
+        return dict(os.environ, **self._request["environment"], PATH=path, **own)
 
     def _write_own(self) -> None:
         """What starts a rank here, and what the key may do here."""
@@ -196,19 +200,15 @@ class Run:
             deadline = time.monotonic() + GRACE_S
             while process.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.02)
-        left = False
         for _ in range(50):
             pids = self._processes()
             if not pids:
                 break
-            left = True
             for pid in pids:
                 kill(pid)
             time.sleep(0.02)
         if process is not None:
             process.wait()
-        if left:
-            clear_shared_memory(self._began)
 
     def _processes(self) -> List[int]:
         """Processes of this run on this host."""
@@ -221,6 +221,14 @@ class Run:
             except OSError:
                 continue
         return [pid for pid in found if not zombie(pid)]
+
+
+def shared_memory(run: str) -> str:
+    """A folder for the memory that ranks of one host share: those that are killed leave it behind."""
+    for place in ("/dev/shm", tempfile.gettempdir()):
+        if os.access(place, os.W_OK):
+            return folder(place, "cleave-" + run)
+    raise FarError("has neither /dev/shm nor a folder for temporary files that can be written to")
 
 
 def name_of(run: str) -> str:
@@ -265,31 +273,6 @@ def kill(pid: int) -> None:
     """At once."""
     with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGKILL)
-
-
-def clear_shared_memory(began: float) -> None:
-    """Segments that ranks which were killed have left: made since then, by this user, and in nobody's use."""
-    try:
-        names = [name for name in os.listdir("/dev/shm") if name.startswith(("vader_segment", "sm_segment"))]
-    except OSError:
-        return
-    for name in names:
-        path = "/dev/shm/" + name
-        status = os.stat(path)
-        if status.st_uid == os.geteuid() and status.st_mtime >= began - 1 and not used(path):
-            os.remove(path)
-
-
-def used(path: str) -> bool:
-    """Whether a process has a file in its memory."""
-    for pid in processes():
-        try:
-            with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
-                if any(text.rstrip("\n").endswith(path) for text in file):
-                    return True
-        except OSError:
-            continue
-    return False
 
 
 def tail(path: str) -> str:

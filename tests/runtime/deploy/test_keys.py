@@ -43,9 +43,7 @@ def test_a_swapped_host_key_is_refused(sshds: list[Server], tmp_path: Path) -> N
     stranger = sshd.start("a", tmp_path / "stranger")
     (tmp_path / "known").write_text(f"[127.0.0.1]:{stranger.port} {(sshds[0].folder / 'host_key.pub').read_text()}")
     try:
-        with pytest.raises(
-            HostError, match=r"its host key has CHANGED to SHA256:.* remove the old key with: ssh-keygen -R"
-        ):
+        with pytest.raises(HostError, match=r"its host key has CHANGED to SHA256:.*: ssh-keygen -R"):
             connect(stranger.target(), Trust((tmp_path / "known",), {}))
     finally:
         stranger.stop()
@@ -110,7 +108,7 @@ def test_the_users_own_configuration_is_read(
     monkeypatch.setenv("HOME", str(tmp_path))
     found = connect(Target("a", "board"), server.trust)
     assert (found.address, found.port, found.user) == ("127.0.0.1", server.port, server.target().user)
-    with pytest.raises(HostError, match="cannot be reached at \\[127.0.0.1\\]:1 "):
+    with pytest.raises(HostError, match=r"cannot be reached at \[127\.0\.0\.1\]:1 "):
         connect(Target("a", "board", port=1), server.trust)
 
 

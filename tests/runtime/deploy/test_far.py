@@ -1,0 +1,243 @@
+"""What runs on a host: the gate that a run's key leads to, and the guard that clears away."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runtime.deploy.connect import Connection, Talk, source
+from runtime.deploy.far import guard
+from runtime.deploy.target import HostError
+from tests.runtime.deploy.sshd import Server
+
+SCRIPTS = sorted(str(file.name) for file in files("runtime.deploy.far").iterdir() if file.name.endswith(".py"))
+MINE = 'ssh-ed25519 AAAAmine me@home\n# a comment\n\nfrom="10.*" ssh-rsa AAAB other key\n'
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts_are_read_by_old_pythons_and_import_little(name: str) -> None:
+    text = files("runtime.deploy.far").joinpath(name).read_text()
+    tree = ast.parse(text, feature_version=(3, 6))
+    modules = {str(n.module) for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+    modules |= {alias.name for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names}
+    assert modules <= {*sys.stdlib_module_names, "runtime.deploy.far.common"}
+    assert "__future__" not in modules  # 3.6 has no annotations there
+
+
+# --- the gate
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A gate to a daemon that says what it was started with."""
+    folder = tmp_path_factory.mktemp("gate")
+    (folder / "gate.py").write_text(source("gate"))
+    (folder / "bin").mkdir()
+    for name in ("prted", "orted"):
+        file = folder / "bin" / name
+        file.write_text(f"#!{sys.executable}\nimport json, os, sys\nprint(json.dumps([sys.argv, dict(os.environ)]))\n")
+        file.chmod(0o700)
+    (folder / "gate.json").write_text(json.dumps({"bin": str(folder / "bin"), "environment": {"CLEAVE_RUN": "x"}}))
+    return folder
+
+
+def through(gate: Path, command: str) -> subprocess.CompletedProcess[str]:
+    """As sshd starts it when somebody comes with the key of a run and asks for ``command``."""
+    environment = {"SSH_ORIGINAL_COMMAND": command, "PATH": os.environ["PATH"]}
+    words = [sys.executable, "-I", str(gate / "gate.py")]
+    return subprocess.run(words, env=environment, capture_output=True, text=True, cwd=gate, check=False)
+
+
+def quoted(command: str) -> str:
+    """As the agent sends it."""
+    return f"python gate.py {shlex.quote(command)}"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "",
+        "bash -i",
+        "rm -rf /",
+        "scp -t /tmp",
+        "prted",
+        "/bin/prted",
+        "xprted --x",
+        "mpirun -n 1 sh",
+        "python -c 1",
+        "'",
+    ],
+)
+def test_the_key_starts_nothing_else(command: str, gate: Path) -> None:
+    for sent in (command, quoted(command)):
+        found = through(gate, sent)
+        assert found.returncode != 0
+        assert found.stdout == ""
+
+
+def test_the_daemon_is_that_of_the_host_with_the_words_that_came(gate: Path) -> None:
+    before = "OPAL_PREFIX=/far/v ; export OPAL_PREFIX; PATH=/far/v/bin:$PATH ; export PATH ;"
+    command = (
+        f'{before}   /far/v/bin/orted --daemonize -mca plm_rsh_agent "/far/agent" -mca uri "1.0;tcp://10.0.0.1:5" -x'
+    )
+    words, environment = json.loads(through(gate, quoted(command)).stdout)
+    assert words == [
+        f"{gate}/bin/orted",
+        "-mca",
+        "plm_rsh_agent",
+        "/bin/sh",
+        "-mca",
+        "uri",
+        "1.0;tcp://10.0.0.1:5",
+        "-x",
+    ]
+    assert environment["OPAL_PREFIX"] == str(gate)
+    assert environment["CLEAVE_RUN"] == "x"
+    assert "PRTE_PREFIX" not in environment
+    assert "/far" not in json.dumps(environment)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    words=st.lists(st.text(st.characters(min_codepoint=32, max_codepoint=126, exclude_characters="-_"), max_size=12))
+)
+def test_whatever_comes_is_words_and_never_a_command(words: list[str], gate: Path) -> None:
+    hostile = ["; touch pwned", "$(touch pwned)", "`touch pwned`", "&& touch pwned", *words]
+    found = through(gate, quoted("/x/prted " + " ".join(map(shlex.quote, hostile))))
+    started = json.loads(found.stdout)[0]
+    assert started[1:] == hostile
+    assert not (gate / "pwned").exists()
+
+
+# --- keys of a run
+
+
+def test_a_key_is_added_and_taken_away_and_all_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    keys = tmp_path / ".ssh" / "authorized_keys"
+    keys.parent.mkdir()
+    keys.write_text(MINE)
+    keys.chmod(0o640)
+    guard.edit_keys("restrict ssh-ed25519 BBBB cleave-run-1", "1")
+    guard.edit_keys("restrict ssh-ed25519 CCCC cleave-run-2", "2")
+    assert keys.read_text() == MINE + "restrict ssh-ed25519 BBBB cleave-run-1\nrestrict ssh-ed25519 CCCC cleave-run-2\n"
+    guard.edit_keys(None, "1")
+    guard.edit_keys(None, "2")
+    assert keys.read_text() == MINE
+    assert keys.stat().st_mode & 0o777 == 0o640
+    assert list(keys.parent.iterdir()) == [keys]
+
+
+def test_a_first_key_is_for_its_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    guard.edit_keys("restrict ssh-ed25519 BBBB cleave-run-1", "1")
+    assert (tmp_path / ".ssh" / "authorized_keys").stat().st_mode & 0o777 == 0o600
+
+
+# --- the guard, on a real SSH server
+
+
+def begin(connection: Connection, run: str = "0123456789abcdef") -> tuple[Talk, Path]:
+    """A guard, and the folder of its run."""
+    talk = connection.start("guard", run=run, environment={"MARK": "x"}, python="/p y", mpirun="/usr/bin/mpirun",
+                            release="/r", gate="", trusted=True)  # fmt: skip
+    return talk, Path(talk.hear()["root"])
+
+
+def wait_until(true: Callable[[], Any], time_s: float = 15) -> None:
+    deadline = time.monotonic() + time_s
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def running(marker: str) -> bool:
+    return subprocess.run(["pgrep", "-f", marker], capture_output=True, check=False).returncode == 0
+
+
+def tell(talk: Talk, do: str, **more: Any) -> Any:
+    talk.say({"do": do, **more})
+    return talk.hear()
+
+
+DEAF = "import os, signal, time; [signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)]; os.setsid(); time.sleep(%s)"
+
+
+@pytest.mark.parametrize("how", ["end", "hang up", "silence"])
+def test_however_it_ends_nothing_is_left(how: str, sshds: list[Server], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a process that ignores signals and has left the session, no key, no file."""
+    text = source("guard").replace("QUIET_S = 30.0", "QUIET_S = 2.0")
+    assert "QUIET_S = 2.0" in text
+    monkeypatch.setattr("runtime.deploy.connect.source", lambda name: text if name == "guard" else source(name))
+    server, seconds = sshds[0], f"{40000 + ['end', 'hang up', 'silence'].index(how)}"
+    keys = server.home / ".ssh" / "authorized_keys"
+    keys.parent.mkdir()
+    keys.write_text(MINE)
+    connection = server.connect()
+    talk, root = begin(connection)
+    assert len(tell(talk, "key")["key"].split()) == 2
+    tell(talk, "trust", key="ssh-ed25519 AAAA", time_s=60, **{"from": "10.0.0.1"})
+    line = keys.read_text().removeprefix(MINE)
+    assert line.startswith('from="10.0.0.1",restrict,expiry-time="20')
+    assert line.endswith("/gate.py'\" ssh-ed25519 AAAA cleave-run-0123456789abcdef\n")
+    orphan = f"'{sys.executable}' -c '{DEAF % seconds}' & sleep 0.5; echo done"
+    done = tell(talk, "go", command=["sh", "-c", orphan], timeout_s=30)
+    assert (done["code"], done["stdout"]) == (0, "done\n")
+    assert not running(f"time.sleep.{seconds}")  # what a run leaves behind ends with it
+    talk.say({"do": "go", "command": ["sh", "-c", orphan + "; sleep 99"], "timeout_s": 30})
+    wait_until(lambda: running(f"time.sleep.{seconds}"))
+    if how == "end":
+        talk.say({"do": "end"})
+    elif how == "hang up":
+        connection.close()
+    wait_until(lambda: not root.exists() and not running(f"time.sleep.{seconds}"))
+    wait_until(lambda: keys.read_text() == MINE)
+    assert list((server.work / "runs").iterdir()) == []
+
+
+def test_a_run_that_takes_too_long_is_ended(sshds: list[Server]) -> None:
+    talk, _ = begin(sshds[0].connect())
+    begin_s = time.monotonic()
+    done = tell(talk, "go", command=["sh", "-c", "echo started; sleep 41234"], timeout_s=1)
+    assert (done["code"], done["stdout"]) == (None, "started\n")
+    assert time.monotonic() - begin_s < 8
+    assert not running("sleep 41234")
+    assert tell(talk, "end") == {"ended": True}
+
+
+def test_files_go_there_and_back_whole(sshds: list[Server]) -> None:
+    talk, root = begin(sshds[0].connect())
+    data = os.urandom(3_000_000)
+    talk.say({"do": "put", "name": "frames.npz", "size": len(data)})
+    talk.send(data)
+    assert talk.hear() == {}
+    assert (root / "frames.npz").read_bytes() == data
+    assert (root / "frames.npz").stat().st_mode & 0o777 == 0o600
+    size = tell(talk, "fetch", name="frames.npz")["size"]
+    assert talk.read(size) == data
+    assert tell(talk, "write", name="agent", text="x", program=True) == {}
+    assert (root / "agent").stat().st_mode & 0o777 == 0o700
+    with pytest.raises(HostError, match="is no path inside a folder"):
+        tell(talk, "write", name="../../../pwned", text="x")
+    wait_until(lambda: not root.exists())
+
+
+def test_the_launcher_quotes_what_it_is_given(sshds: list[Server]) -> None:
+    talk, root = begin(sshds[0].connect())
+    assert f"cd '{root}' && exec '/p y' '/r/main.py' \"$@\"" in (root / "launch").read_text()
+    assert shutil.which(str(root / "launch"))
+    tell(talk, "end")
