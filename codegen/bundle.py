@@ -7,7 +7,6 @@ made from, and a hash of every file.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -15,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from blake3 import blake3
 from google.protobuf.message import DecodeError
 
 from codegen import render
@@ -28,12 +26,11 @@ from model.mapping import Mapping, checked
 from model.planning import Planned, plan
 from model.platform import Platform
 from runtime.errors import CleaveError
+from runtime.hashing import file_hash, files_hash
 from runtime.plan import Plan, Run
 
 FORMAT = "cleave-bundle"
 VERSION = 1
-PART_BYTES, PIECE_BYTES = 1 << 25, 1 << 20
-"""Of files that are hashed: parts by several threads, pieces one after the other."""
 USE, GATHER = JOINS = ("use", "gather")
 """Where the parts of a split layer are joined: on each device that uses them, or on one that passes them on."""
 
@@ -150,29 +147,10 @@ def check_source(bundle: Path, cnn: Path | None = None) -> Path:
 
 
 def model_hash(path: Path) -> str:
-    """BLAKE3 hash of the hashes of all parts of a model file and of its external data, in order of first mention."""
+    """Hash of a model file and of its external data, in order of first mention."""
     try:
         tensors = wire.scan(path).graph.initializer
     except DecodeError as error:
         raise CleaveError(f"{path}: is no ONNX model ({error})") from error
     external = {e.value: None for t in tensors for e in t.external_data if e.key == "location"}
-    files = [path, *(path.parent / name for name in external if name != path.name)]
-    parts = [(file, at) for file in files for at in range(0, file.stat().st_size, PART_BYTES)]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return blake3(b"".join(pool.map(_part_hash, *zip(*parts, strict=True)))).hexdigest()
-
-
-def _part_hash(path: Path, start: int) -> bytes:
-    """BLAKE3 hash of a part of a file. Read a piece at a time: mapped, it would count as memory of the process."""
-    found, piece = blake3(), memoryview(bytearray(PIECE_BYTES))
-    with path.open("rb", buffering=0) as file:
-        file.seek(start)
-        for _ in range(PART_BYTES // PIECE_BYTES):
-            found.update(piece[: file.readinto(piece)])
-    return found.digest()
-
-
-def file_hash(path: Path) -> str:
-    """SHA-256 of a file, hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return files_hash([path, *(path.parent / name for name in external if name != path.name)])

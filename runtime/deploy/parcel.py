@@ -7,9 +7,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.deploy.far.common import file_hash
+from runtime.deploy.far import common as far
 from runtime.deploy.target import Target
 from runtime.errors import CleaveError
+from runtime.hashing import file_hash
 from runtime.launch import read_plan
 from runtime.plan import Plan, RankPlan
 
@@ -110,7 +111,11 @@ def read_files(bundle: Path) -> dict[str, File]:
     problems = [f"{bundle}: {wrong}" for path, hash_ in listed.items() if (wrong := _wrong(bundle, path, hash_))]
     if problems:
         raise CleaveError(*problems)
-    return {path: File(bundle / path, hash_, (bundle / path).stat().st_size) for path, hash_ in listed.items()}
+    return {path: _file(bundle / path) for path in listed}
+
+
+def _file(path: Path) -> File:
+    return File(path, far.file_hash(str(path)), path.stat().st_size)
 
 
 def _wrong(bundle: Path, path: str, hash_: str) -> str:
@@ -121,7 +126,7 @@ def _wrong(bundle: Path, path: str, hash_: str) -> str:
         return f"{path} is a symbolic link, or in one; a bundle has none"
     if not (bundle / path).is_file():
         return f"{path} is gone; generate the bundle again"
-    if file_hash(str(bundle / path)) != hash_:
+    if file_hash(bundle / path) != hash_:
         return f"{path} is not as it was generated (another hash); generate the bundle again"
     return ""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 import runpy
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from blake3 import blake3
 
 from codegen import slicing
 from codegen.bundle import check_source, model_hash, read_source, source, write_bundle
@@ -69,7 +69,7 @@ def test_the_mapping_can_be_read_again(graph: Graph, tmp_path: Path) -> None:
 def test_every_file_stands_in_the_description_with_its_hash(graph: Graph, tmp_path: Path) -> None:
     write(graph, tmp_path / "out")
     body = json.loads((tmp_path / "out" / "bundle.json").read_text())
-    files = {name: hashlib.sha256(data).hexdigest() for name, data in contents(tmp_path / "out").items()}
+    files = {name: blake3(data).hexdigest() for name, data in contents(tmp_path / "out").items()}
     del files["bundle.json"]
     assert body["files"] == files
     assert (body["format"], body["version"], body["platform"]) == ("cleave-bundle", 1, "tiny")
