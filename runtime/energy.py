@@ -1,7 +1,8 @@
 """The energy of hosts, on the workstation: estimates where no meter measured, idle power subtracted on request.
 
 An estimate is declared watts times measured time: what the idle host draws, all the time, and what each of its
-devices draws on top of that while it computes. Without the idle power it is the energy that the cost model predicts.
+devices draws on top of that while it computes. Without the idle power it is the energy that the cost model predicts, by
+measured times, but for what that adds for messages.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def accounted(trace: Trace, plan: Plan, above_idle: bool = False) -> Trace:
     """
     usages = {usage.rank: usage for usage in trace.ranks}
     for ranks in _hosts(plan):
-        usage = usages[ranks[0].rank]
+        usage = _noted(usages[ranks[0].rank], ranks[0].meter)
         known = usage if usage.energy_j is not None else _estimated(trace, usage, ranks, above_idle)
         usages[usage.rank] = _above_idle(known, ranks[0].idle_w) if above_idle else known
     return replace(trace, ranks=tuple(usages.values()))
@@ -40,6 +41,12 @@ def _hosts(plan: Plan) -> list[list[RankPlan]]:
     for rank in plan.ranks:
         hosts.setdefault(rank.host, []).append(rank)
     return list(hosts.values())
+
+
+def _noted(usage: Usage, meter: str | None) -> Usage:
+    """With a word on a meter that the program did not read."""
+    silent = meter and usage.energy_j is None and usage.energy_note is None
+    return replace(usage, energy_note=f"meter {meter}: was not read; programs in C++ read none") if silent else usage
 
 
 def _estimated(trace: Trace, usage: Usage, ranks: list[RankPlan], above_idle: bool) -> Usage:

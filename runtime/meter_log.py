@@ -63,7 +63,7 @@ def _column(path: str, names: list[str], quantity: str, units: dict[str, float])
     found = [name for name in names if name in known]
     if len(found) != 1:
         wrong = f"has {len(found)} columns of {quantity}" if found else f"has no column of {quantity}"
-        raise CleaveError(f"{path}:1: {wrong} ({' or '.join(known)}), only: {', '.join(names) or 'nothing'}")
+        raise CleaveError(f"{path}:1: {wrong} ({' or '.join(known)}), only: {', '.join(names)[:100] or 'nothing'}")
     return names.index(found[0]), known[found[0]]
 
 
@@ -73,5 +73,5 @@ def _value(path: str, line: int, cell: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise CleaveError(f"{path}:{line}: {cell.strip()!r} is not a number")
+        raise CleaveError(f"{path}:{line}: {cell.strip()[:40]!r} is not a number")
     return value

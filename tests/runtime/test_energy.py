@@ -54,7 +54,7 @@ def test_in_a_stream_the_time_of_a_frame_is_the_period() -> None:
     assert energies(accounted(trace(barrier=False), plan()))[1] == (3 * 2 + 20 * 3, 2, "estimate")
 
 
-def test_above_idle_the_estimate_is_that_of_the_cost_model() -> None:
+def test_above_idle_the_estimate_is_busy_watts_times_busy_time() -> None:
     wanted = [(10 * 1 + 30 * 0.25, 3, "estimate"), (20 * 3, 3, "estimate"), NONE]
     assert energies(accounted(trace(), plan(), above_idle=True)) == wanted
     assert energies(accounted(trace(), plan(idle_w=None), above_idle=True)) == wanted
@@ -84,6 +84,15 @@ def test_what_was_measured_stands_and_idle_is_taken_off_for_its_own_time(
 def test_a_meter_that_failed_leaves_its_note_beside_the_estimate() -> None:
     found = accounted(trace(energy_note="meter x: gone"), plan()).ranks[0]
     assert (found.energy_source, found.energy_note) == ("estimate", "meter x: gone")
+
+
+def test_a_meter_that_the_program_does_not_know_is_said_to_be_unread() -> None:
+    """As programs in C++ do."""
+    found = accounted(trace(), plan(meter="rapl:core")).ranks
+    note = "meter rapl:core: was not read; programs in C++ read none"
+    assert [(usage.energy_source, usage.energy_note) for usage in found[:2]] == [("estimate", note)] * 2
+    measured = trace(energy_j=1.0, energy_time_s=1.0, energy_source="measured")
+    assert accounted(measured, plan(meter="rapl:core")).ranks[0].energy_note is None
 
 
 def test_idle_power_that_is_not_known_cannot_be_subtracted_from_a_meter() -> None:
