@@ -25,6 +25,17 @@ DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Check everything, say what would be done, write nothing")
 ]
 
+CnnOption = Annotated[str, typer.Option("--cnn", help="ONNX file, or zoo:NAME (see dse models)")]
+ShapeOption = Annotated[list[str], typer.Option("--shape", help="Size of a dynamic input: NAME=1,3,224,224")]
+FoldOption = Annotated[bool, typer.Option("--fold/--no-fold", help="Fold BatchNormalization into convolutions")]
+MappingOption = Annotated[Path, typer.Option("--mapping", help="Mapping: this program's form or AutoDiCE's")]
+HorizontalOption = Annotated[Path | None, typer.Option("--horizontal", help="AutoDiCE's horizontal.json")]
+JoinOption = Annotated[str, typer.Option("--join", help="Where parts of a layer are joined: use, or gather (AutoDiCE)")]
+TargetOption = Annotated[
+    str, typer.Option("--target", help="What the programs are written in: python, or cpp (half the memory)")
+]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace an earlier result")]
 PlatformOption = Annotated[Path, typer.Option("--platform", help="Platform file, or the name of a shipped one")]
 InputOption = Annotated[
     str | None,
