@@ -75,9 +75,9 @@ def test_a_sampler_takes_the_ends_and_some_between() -> None:
     sampler.start()
     time.sleep(0.1)
     found = sampler.stop()
-    assert 4 <= found.samples <= 25
+    assert 4 <= found.samples <= 3 + found.time_s / 0.005
     assert found.energy_j == found.samples - 1  # each reading is one more than the last
-    assert 0.1 <= found.time_s < 0.5
+    assert found.time_s >= 0.1
 
 
 def test_energy_and_time_are_of_one_frame(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_log_that_is_written_late_is_waited_for(tmp_path: Path) -> None:
     writer.start()
     found = log.stop()
     writer.join()
-    assert 0.05 <= found.time_s < 0.3
+    assert found.time_s >= 0.05
     assert found.energy_j == pytest.approx(3 * found.time_s)
     assert found.samples == 1
 
@@ -174,16 +174,16 @@ def test_a_real_run_has_the_power_of_rails_that_change(tmp_path: Path) -> None:
     tiny = metered(channels(tmp_path), "ina3221:VDD_IN", sys)
     turns = iter(range(10**9))
     with background(lambda: sysfs.put(first, curr1_input=1000 * (1 + next(turns) % 2))):
-        found, above = (bench(tiny.bundle, warmup=1, frames=1000, above_idle=idle) for idle in (False, True))
+        found, above = (bench(tiny.bundle, warmup=1, frames=2000, above_idle=idle) for idle in (False, True))
     (row,) = found.energies()
     assert (row["rank"], row["device"]) == (1, "edge01_cpu01")
     for run in ("alone", "stream"):
         assert (row[run]["source"], row[run]["note"]) == ("measured", None)
-        assert row[run]["samples"] > 10
-        assert 4.93 < row[run]["energy_j"] / row[run]["time_s"] < 9.83
-    assert row["alone"]["time_s"] >= 0.9 * sum(found.latencies_s) / 1000
+        assert row[run]["samples"] >= 3
+        assert 4.9199 < row[run]["energy_j"] / row[run]["time_s"] < 9.8401
+    assert row["alone"]["time_s"] >= 0.9 * sum(found.latencies_s) / 2000
     (row,) = above.energies()
-    assert 2.93 < row["alone"]["energy_j"] / row["alone"]["time_s"] < 7.83
+    assert 2.9199 < row["alone"]["energy_j"] / row["alone"]["time_s"] < 7.8401
 
 
 @pytest.mark.mpi
@@ -199,7 +199,7 @@ def test_a_real_run_counts_the_joules_of_a_counter(tmp_path: Path) -> None:
         sysfs.put(package, energy_uj=int(micro % 262_143_328_850))
 
     with background(step):
-        found = bench(tiny.bundle, warmup=1, frames=300)
+        found = bench(tiny.bundle, warmup=1, frames=2000)  # a second or more: whoever counts may be late by a tenth
     (row,) = found.energies()
     assert row["alone"]["energy_j"] / row["alone"]["time_s"] == pytest.approx(20, rel=0.3)
 
