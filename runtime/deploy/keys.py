@@ -6,11 +6,13 @@ import base64
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import paramiko
+from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 
 from runtime.deploy.target import HostError
 from runtime.errors import CleaveError
@@ -32,17 +34,19 @@ class Trust:
 
     def known(self, address: str, port: int) -> list[Any]:
         """All keys that the files have for an address."""
-        found = []
-        for file in self.files:
-            keys = paramiko.HostKeys()
-            if file.is_file():
-                keys.load(str(file))
-            found += list((keys.lookup(entry(address, port)) or {}).values())
-        return found
+        lines = [line for file in self.files for line in _lines(file)]
+        return [key for line in lines for key in (_keys(line).lookup(entry(address, port)) or {}).values()]
+
+    def revoked(self, key: Any) -> bool:
+        """Whether a file says ``@revoked`` of a key; for whichever host, which is stricter than OpenSSH."""
+        lines = [line.split() for file in self.files for line in _lines(file)]
+        return any(words[:1] == ["@revoked"] and key.get_base64() in words for words in lines)
 
     def check(self, name: str, address: str, port: int, key: Any) -> None:
         """``HostError`` unless the key is the one that is known or pinned."""
         print_ = fingerprint(key)
+        if self.revoked(key):
+            raise HostError(f"its host key {print_} is revoked (@revoked in a known_hosts file): do not go on")
         pin = self.pins.get(name)
         if pin is not None:
             if pin.rstrip("=") != print_:
@@ -76,6 +80,21 @@ def trust(files: Sequence[Path], pins: Sequence[str], hosts: Sequence[str]) -> T
     if missing:
         raise CleaveError(*missing)
     return Trust((*files, *(file.expanduser() for file in USUAL)), pinned)
+
+
+def _lines(file: Path) -> list[str]:
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    return [line.strip() for line in text.splitlines()]
+
+
+def _keys(line: str) -> Any:
+    """What one line vouches for: nothing, where it is a comment, has a marker (``@…``), or cannot be read."""
+    keys = paramiko.HostKeys()
+    with suppress(paramiko.SSHException, InvalidHostKey, ValueError):
+        known: Any = None if line[:1] in ("", "#", "@") else HostKeyEntry.from_line(line)
+        for host in known.hostnames if known else []:
+            keys.add(host, known.key.get_name(), known.key)
+    return keys
 
 
 def entry(address: str, port: int) -> str:

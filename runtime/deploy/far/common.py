@@ -25,11 +25,22 @@ def begin(script: str, request: Dict[str, Any]) -> None:
     space: Dict[str, Any] = {"__name__": "far"}
     exec(compile(script, "far", "exec"), space)
     try:
+        own(request["work"])
         space["start"](request)
     except FarError as error:
         answer({"error": str(error)})
     except OSError as error:
         answer({"error": sentence(error)})
+
+
+def own(work: str) -> None:
+    """An end where others can put something into the work folder: programs in it are run."""
+    try:
+        status = os.stat(work)
+    except OSError:  # it will be made, or what keeps it from that is told then
+        return
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise FarError(f"other users can write to {work}: take that right away (chmod 700), or choose another --work")
 
 
 def sentence(error: OSError) -> str:

@@ -5,8 +5,10 @@ It obeys lines from the workstation. When these stop (``end``, a line that broke
 """
 
 import contextlib
+import fcntl
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -22,6 +24,7 @@ QUIET_S = 30.0
 GRACE_S = 5.0
 KEPT_BYTES = 200000
 """Of what mpirun and the ranks print."""
+ADDRESS = re.compile(r"[0-9A-Fa-f.:]+(%[A-Za-z0-9_.-]+)?")
 
 
 class GoneError(Exception):
@@ -164,7 +167,12 @@ class Run:
             answer({"key": " ".join(file.read().split()[:2])})
 
     def _trust(self, said: Dict[str, Any]) -> None:
-        """Let that key in, from one address, for one program, until the run must be over."""
+        """Let that key in, from one address, for one program, until the run must be over.
+
+        Both come from another host, which must not write options or lines of its own here.
+        """
+        if not re.fullmatch("ssh-ed25519 [A-Za-z0-9+/=]+", said["key"]) or not ADDRESS.fullmatch(said["from"]):
+            raise FarError("was asked to let in what is no key of a run, or from no address: is the head host itself?")
         until = time.strftime("%Y%m%d%H%M", time.localtime(time.time() + said["time_s"] + 60))
         command = "{} -I {}".format(quoted(sys.executable), quoted(os.path.join(self._root, "gate.py")))
         options = 'from="{}",restrict,expiry-time="{}",command="{}"'.format(
@@ -238,7 +246,16 @@ def name_of(run: str) -> str:
 
 def edit_keys(added: Optional[str], run: str) -> None:
     """Add a line to ``authorized_keys``, or take those of a run away again; all others stay as they are."""
-    path = os.path.realpath(os.path.join(folder(os.path.expanduser("~"), ".ssh"), "authorized_keys"))
+    place = folder(os.path.expanduser("~"), ".ssh")
+    lock = os.open(place, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another run may begin or end at this moment
+        _edit(os.path.realpath(os.path.join(place, "authorized_keys")), added, run)
+    finally:
+        os.close(lock)
+
+
+def _edit(path: str, added: Optional[str], run: str) -> None:
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             before, mode = file.read(), os.stat(path).st_mode & 0o7777

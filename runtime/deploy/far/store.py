@@ -67,7 +67,9 @@ def known(root: str, wanted: Any) -> Tuple[Dict[str, str], Dict[str, str]]:
                 wrong[path] = "changed" if os.path.lexists(file) else "gone"
     for name in os.listdir(os.path.join(root, "incoming")):
         file = os.path.join(root, "incoming", name)
-        if name in wanted and file_hash(file) == name:
+        if os.path.islink(file):  # not ours, and what comes would be written where it leads
+            os.remove(file)
+        elif name in wanted and file_hash(file) == name:
             have.setdefault(name, file)
     return have, wrong
 

@@ -176,7 +176,8 @@ def small_disk(sshds: list[Server]) -> Iterator[Path]:
     """A disk of 3 MB as the work folder of the second host."""
     place = sshds[1].work
     place.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", place], capture_output=True, check=False)
+    command = ["mount", "-t", "tmpfs", "-o", "size=3m,mode=700", "tmpfs", place]
+    done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode != 0:
         pytest.skip("no file system can be mounted here")
     yield place
