@@ -29,12 +29,14 @@ HOST = re.compile(r"([A-Za-z0-9_-]+@)?[A-Za-z0-9_:][A-Za-z0-9_.:-]*")
 
 DEVICE_FILES = (
     "__init__.py",
+    "clock.py",
     "communicator.py",
     "errors.py",
     "frames.py",
     "images.py",
     "inputs.py",
     "loop.py",
+    "memory.py",
     "meter.py",
     "meter_log.py",
     "metering.py",
@@ -42,6 +44,7 @@ DEVICE_FILES = (
     "options.py",
     "program.py",
     "rank.py",
+    "report.py",
     "segment.py",
     "trace.py",
 )

@@ -259,20 +259,37 @@ def _sizes(row: dict[str, Any]) -> list[float]:
 
 def bench(console: Console, bundle: Path, found: Bench) -> None:
     """``dse bench``."""
-    cells = [
-        [r.rank, r.device, *[f"{v * 1e3:.2f}" for v in (r.compute_s, r.wait_s, r.send_s, r.processor_s)],
-         f"{r.peak_bytes / 1e6:.1f}"]
+    times = [
+        [r.rank, r.device] + [f"{v * 1e3:.2f}" for v in (r.compute_s, r.wait_s, r.wire_s, r.send_s, r.processor_s)]
         for r in found.ranks
-    ]  # fmt: skip
-    headers = ["rank", "device", "compute ms", "wait ms", "send ms", "processor ms", "peak MB"]
-    console.print(table(headers, cells, text=2))
+    ]
+    headers = ["rank", "device", "compute ms", "wait ms", "of it wire", "send ms", "processor ms"]
+    console.print(table(headers, times, text=2))
+    _memory(console, found)
+    line(console, "")
     line(console, f"{bundle}: latency of one frame {found.median_s * 1e3:.2f} ms (median of {len(found.latencies_s)}; "
          f"min {found.min_s * 1e3:.2f}, max {found.max_s * 1e3:.2f})")  # fmt: skip
+    if any(r.clock_uncertainty_s for r in found.ranks):
+        apart = max(r.clock_uncertainty_s for r in found.ranks)
+        line(console, f"clocks of the hosts are known to {apart * 1e6:.0f} us, and spans are by that of rank 0")
     _energies(console, found)
     if found.period_s is not None:
         line(
             console, f"streamed: a frame every {found.period_s * 1e3:.2f} ms, {1 / found.period_s:.1f} frames a second"
         )
+
+
+def _memory(console: Console, found: Bench) -> None:
+    """What the peak of each rank is made of, if it is known."""
+    cells = [
+        [r.rank, r.device, *[f"{size / 1e6:.1f}" for size in (*vars(r.memory).values(), r.rest_bytes, r.peak_bytes)]]
+        for r in found.ranks
+        if r.memory
+    ]
+    if cells:
+        line(console, "")
+        headers = ["rank", "device", "base MB", "buffers", "segments", "input", "frames", "the rest", "peak MB"]
+        console.print(table(headers, cells, text=2))
 
 
 def _energies(console: Console, found: Bench) -> None:

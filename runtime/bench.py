@@ -1,11 +1,11 @@
-"""How fast is a bundle: frames one at a time, each timed from the barrier to the last rank's end; then in a stream."""
+"""How fast is a bundle: frames one at a time, each timed from its first input to its last output; then in a stream."""
 
 from __future__ import annotations
 
 import json
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,7 +15,8 @@ from runtime.images import PLAIN, Pixels
 from runtime.infer import asked
 from runtime.launch import read_plan, run
 from runtime.options import Options
-from runtime.trace import COMPUTE, SEND, WAIT, Trace, Usage
+from runtime.trace import COMPUTE, SEND, WAIT, Memory, Trace, Usage
+from runtime.transfers import transfers
 
 WARMUP, FRAMES = 4, 20
 """Runs that are thrown away and runs that count, as in the thesis this follows."""
@@ -27,16 +28,27 @@ Runner = Callable[[Options, float], object]
 class RankTimes:
     """Medians over frames of the seconds that a rank spent computing, waiting and sending in one frame.
 
-    processor_s: processor time of one frame, mean; peak_bytes: of the whole run
+    wire_s: of the wait, what a message was under way; the rest of the wait its sender was not yet that far
+    processor_s: processor time of one frame, mean; peak_bytes: of the whole run; memory: what it is made of
+    clock_offset_s, clock_uncertainty_s: as in the trace
     """
 
     rank: int
     device: str
     compute_s: float
     wait_s: float
+    wire_s: float
     send_s: float
     processor_s: float
     peak_bytes: int
+    memory: Memory | None
+    clock_offset_s: float
+    clock_uncertainty_s: float
+
+    @property
+    def rest_bytes(self) -> int:
+        """What no part of the memory holds: it came and went before the end, or nobody looked when it came."""
+        return self.peak_bytes - sum(asdict(self.memory).values()) if self.memory else self.peak_bytes
 
 
 @dataclass(frozen=True)
@@ -77,16 +89,22 @@ class Bench:
     @staticmethod
     def from_trace(trace: Trace, stream: Trace | None = None) -> Bench:
         """The figures of a measured trace, wherever it was measured, and of a stream of frames."""
-        sums = {kind: _medians(trace, kind) for kind in (COMPUTE, WAIT, SEND)}
+        frames = range(len(trace.frames))
+        sums = {kind: _medians([trace.sums_s(k, kind) for k in frames]) for kind in (COMPUTE, WAIT, SEND)}
+        wires = _medians([_wires_s(trace, k) for k in frames])
         ranks = tuple(
             RankTimes(
                 rank=usage.rank,
                 device=usage.device,
                 compute_s=sums[COMPUTE][i],
                 wait_s=sums[WAIT][i],
+                wire_s=wires[i],
                 send_s=sums[SEND][i],
                 processor_s=usage.processor_s / len(trace.frames),
                 peak_bytes=usage.peak_bytes,
+                memory=usage.memory,
+                clock_offset_s=usage.clock_offset_s,
+                clock_uncertainty_s=usage.clock_uncertainty_s,
             )
             for i, usage in enumerate(trace.ranks)
         )
@@ -116,7 +134,7 @@ class Bench:
             "max_s": self.max_s,
             "period_s": self.period_s,
             "latencies_s": self.latencies_s,
-            "ranks": [vars(rank) for rank in self.ranks],
+            "ranks": [asdict(rank) for rank in self.ranks],
             "energy_above_idle": self.above_idle,
             "energies": self.energies(),
         }
@@ -173,7 +191,14 @@ def _energy(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _medians(trace: Trace, kind: str) -> list[float]:
-    """By rank, in the order of ``trace.ranks``."""
-    by_frame = [trace.sums_s(frame, kind) for frame in range(len(trace.frames))]
+def _wires_s(trace: Trace, frame: int) -> tuple[float, ...]:
+    """By rank, how long it waited for messages under way."""
+    sums = {usage.rank: 0.0 for usage in trace.ranks}
+    for message in transfers(trace.frames[frame]):
+        sums[message.wait.rank] += message.wire_s
+    return tuple(sums.values())
+
+
+def _medians(by_frame: list[tuple[float, ...]]) -> list[float]:
+    """Of each rank, in the order of ``trace.ranks``."""
     return [median(seconds) for seconds in zip(*by_frame, strict=True)]

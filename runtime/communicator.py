@@ -33,10 +33,14 @@ class Request(Protocol):
 
 
 class Communicator(Protocol):
-    """What the harness needs of MPI. Arrays are C-contiguous and stay untouched until their request is done."""
+    """What the harness needs of MPI. Arrays are C-contiguous and stay untouched until their request is done.
+
+    hosts: for each rank the first rank on its host
+    """
 
     rank: int
     size: int
+    hosts: list[int]
 
     def receiver(self, array: np.ndarray, source: int, tag: int) -> Request:
         """A message that fills ``array``."""
@@ -64,6 +68,12 @@ def wait(test: Callable[[], bool]) -> None:
         waited = time.perf_counter() - begin
         if waited > SPIN_S:
             time.sleep(min(max(waited * SHARE, SHORTEST_S), LONGEST_S))
+
+
+def spin(test: Callable[[], bool]) -> None:
+    """Return once ``test()`` is true, as soon as can be: only others that want the core delay it."""
+    while not test():
+        time.sleep(0)
 
 
 def as_bytes(array: np.ndarray) -> np.ndarray:

@@ -67,6 +67,7 @@ class InProcessCommunicator:
         self._world = world
         self.rank = rank
         self.size = world.size
+        self.hosts = [0] * world.size
 
     def receiver(self, array: np.ndarray, source: int, tag: int) -> InProcessRequest:
         """A message that fills ``array``."""

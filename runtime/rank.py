@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator, Tuple
 
 import numpy as np
 
+from runtime.clock import now_s
 from runtime.communicator import Communicator, Request, wait
+from runtime.memory import BASE, BUFFERS, SEGMENTS, Footprint
 from runtime.options import Options
-from runtime.segment import Segment, open_session
+from runtime.segment import Segment, load, open_session
 from runtime.trace import COMPUTE, SEND, WAIT
 
 ALIGNMENT = 64
@@ -21,8 +22,8 @@ ALIGNMENT = 64
 Program = Callable[["Rank"], Callable[[], None]]
 """A generated program: given its rank, it makes what it needs once and returns what to do for a frame."""
 
-Record = Tuple[str, str, float, float]
-"""Kind, name, start and stop of a span, in seconds of this rank's clock."""
+Record = Tuple[Any, ...]
+"""Kind, name, start and stop of a span, in seconds of this rank's clock; of a message then peer, tag and bytes."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,12 @@ class Shared:
 
     activity: what the rank is doing, for a person
     sessions: opened segments by file
+    footprint: what takes how much memory
     """
 
     activity: str = "starting"
     sessions: dict[str, Any] = field(default_factory=dict)
+    footprint: Footprint = field(default_factory=Footprint)
 
 
 class Rank:
@@ -84,6 +87,7 @@ class Rank:
         size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         memory = np.empty(size + ALIGNMENT, np.uint8)
         memory.fill(0)
+        self.shared.footprint.add(BUFFERS, memory.nbytes)
         skip = -memory.ctypes.data % ALIGNMENT
         array = memory[skip : skip + size].view(dtype).reshape(shape)
         self._buffers.append((name, array))
@@ -106,9 +110,15 @@ class Rank:
         """Open a segment that reads and writes these buffers."""
         self.shared.activity = f"opening {file}"
         if file not in self.shared.sessions:
-            path = os.path.join(os.path.dirname(os.path.abspath(self.place.file)), file)
-            self.shared.sessions[file] = open_session(path, self.provider, self.threads, self.place.arena)
+            self._open(file)
         return Work(self, file, Segment(self.shared.sessions[file], inputs, outputs))
+
+    def _open(self, file: str) -> None:
+        path = os.path.join(os.path.dirname(os.path.abspath(self.place.file)), file)
+        with self.shared.footprint.growing(BASE):
+            load()
+        with self.shared.footprint.growing(SEGMENTS):
+            self.shared.sessions[file] = open_session(path, self.provider, self.threads, self.place.arena)
 
     def receive(self, buffer: np.ndarray, source: int, tag: int) -> Receive:
         """A message that fills ``buffer``, once a frame."""
@@ -135,12 +145,12 @@ class Rank:
         self.pending.clear()
 
     @contextmanager
-    def doing(self, kind: str, name: str) -> Iterator[None]:
-        """Record a span; if it fails, ``shared.activity`` says in what."""
+    def doing(self, kind: str, name: str, *message: int) -> Iterator[None]:
+        """Record a span; if it fails, ``shared.activity`` says in what. message: peer, tag and bytes, of one"""
         self.shared.activity = f"{kind} {name}"
-        start = time.perf_counter()
+        start = now_s()
         yield
-        self.records.append((kind, name, start, time.perf_counter()))
+        self.records.append((kind, name, start, now_s(), *message))
 
     def _name(self, box: np.ndarray) -> str:
         """The name of the buffer that a box is a part of: the smallest one, and those inside others come last."""
@@ -170,6 +180,7 @@ class Receive:
 
     def __init__(self, rank: Rank, name: str, buffer: np.ndarray, source: int, tag: int) -> None:
         self._rank, self.name, self._posted = rank, name, False
+        self._about = (source, tag, buffer.nbytes)
         self._request = rank.communicator.receiver(buffer, source, tag)
 
     def post(self) -> None:
@@ -181,7 +192,7 @@ class Receive:
     def wait(self) -> None:
         """Return when the buffer is filled."""
         self.post()
-        with self._rank.doing(WAIT, self.name):
+        with self._rank.doing(WAIT, self.name, *self._about):
             wait(self._request.test)
         self._posted = False
 
@@ -191,12 +202,16 @@ class Send:
 
     def __init__(self, rank: Rank, name: str, box: np.ndarray, dest: int, tag: int) -> None:
         self._rank, self.name, self._box = rank, name, box
-        self._message = box if box.flags.c_contiguous else np.zeros(box.shape, box.dtype)
+        self._about = (dest, tag, box.nbytes)
+        self._message = box
+        if not box.flags.c_contiguous:
+            self._message = np.zeros(box.shape, box.dtype)
+            rank.shared.footprint.add(BUFFERS, box.nbytes)
         self._request = rank.communicator.sender(self._message, dest, tag)
 
     def start(self) -> None:
         """Hand the message over; it leaves while the program goes on."""
-        with self._rank.doing(SEND, self.name):
+        with self._rank.doing(SEND, self.name, *self._about):
             if self._message is not self._box:
                 np.copyto(self._message, self._box)
             self._request.start()

@@ -44,13 +44,18 @@ class Segment:
         self._session.run_with_iobinding(self._binding)
 
 
+def load() -> None:
+    """Load ONNX Runtime, once. Not before a segment is opened: a rank that only holds the input needs none."""
+    import onnxruntime  # noqa: F401
+
+
 def open_session(path: str, provider: str, threads: int, arena: bool = True) -> Any:
     """A session on ``provider``; what it cannot run falls to those ``BEHIND`` it, then to the CPU.
 
     arena: keep the memory of a segment for the next one, in one arena for all sessions of the process. Without it each
            asks the system anew for one block, which takes more time (`python -m tests.bench.arena`)
     """
-    import onnxruntime as ort  # here, so that a rank that only holds the input needs no ONNX Runtime
+    import onnxruntime as ort
 
     available = ort.get_available_providers()
     if provider not in available:

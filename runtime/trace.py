@@ -9,9 +9,9 @@ from typing import Any
 from runtime.errors import CleaveError
 
 FORMAT = "cleave-trace"
-VERSION = 1
+VERSION = 2
 
-COMPUTE, WAIT, SEND = "compute", "wait", "send"
+INPUT, COMPUTE, WAIT, SEND = "input", "compute", "wait", "send"
 MEASURED, ESTIMATE = "measured", "estimate"
 """Where an energy comes from: a meter, or declared watts times measured time."""
 
@@ -20,10 +20,15 @@ MEASURED, ESTIMATE = "measured", "estimate"
 class Span:
     """One thing that a rank was busy with.
 
-    kind:    ``compute`` (a segment), ``wait`` (for a message), ``send`` (copying and handing over a message, and at
-             the end of the frame waiting until all have left). A simulator may add kinds of its own, ``link``.
+    kind:    ``input`` (filling the inputs of the CNN), ``compute`` (a segment), ``wait`` (for a message), ``send``
+             (copying and handing over a message, and at the end of the frame waiting until all have left). A simulator
+             may add kinds of its own.
     name:    the segment's file or the buffer
-    start_s, stop_s: seconds since the frame's barrier; since the barrier before the first frame, if frames have none
+    start_s, stop_s: seconds since the frame's first input was there (it may start before); since that of the first
+             frame, if frames follow one another. By the clock of rank 0
+    peer:    of a message, the rank at its other end; None: this is about no one message
+    tag:     of a message: tells it from others of the same frame between the same two
+    size_bytes: of a message
     """
 
     rank: int
@@ -31,11 +36,32 @@ class Span:
     name: str
     start_s: float
     stop_s: float
+    peer: int | None = None
+    tag: int = 0
+    size_bytes: int = 0
 
     @property
     def time_s(self) -> float:
         """How long it took."""
         return self.stop_s - self.start_s
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a rank's resident memory is made of, in bytes. A part shrinks where memory is given back.
+
+    base:     before the program makes anything, and what loading ONNX Runtime adds: interpreter and libraries
+    buffers:  tensors and messages of the plan, as their sizes say; in a stream two sets
+    segments: what opening the segments adds: sessions, and weights unless they are mapped and come when they are used
+    input:    what opening the input adds, random frames that are made beforehand
+    frames:   what running frames adds: the arena of ONNX Runtime, mapped weights, outputs that are kept
+    """
+
+    base_bytes: int
+    buffers_bytes: int
+    segments_bytes: int
+    input_bytes: int
+    frames_bytes: int
 
 
 @dataclass(frozen=True)
@@ -50,6 +76,10 @@ class Usage:
     energy_source: ``measured`` or ``estimate``; None without an energy
     energy_samples: how many the meter took over all frames
     energy_note: why a meter gave no energy
+    memory:      parts of ``peak_bytes``; what they leave of it came and went, or was told apart by none
+    reads, writes: whether the rank holds an input, an output of the CNN
+    clock_offset_s, clock_uncertainty_s: by how much the clock of its host was ahead of rank 0's, and how well that is
+                 known; spans are without it. 0 on the host of rank 0
     """
 
     rank: int
@@ -64,6 +94,11 @@ class Usage:
     energy_source: str | None = None
     energy_samples: int = 0
     energy_note: str | None = None
+    memory: Memory | None = None
+    reads: bool = False
+    writes: bool = False
+    clock_offset_s: float = 0.0
+    clock_uncertainty_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -82,31 +117,42 @@ class Trace:
 
     @property
     def latencies_s(self) -> tuple[float, ...]:
-        """When the last rank was done, per frame. A frame's latency if there is a barrier before each frame."""
-        return tuple(max((span.stop_s for span in spans), default=0.0) for spans in self.frames)
+        """When the last output was there, per frame. A frame's latency if there is a barrier before each frame.
+
+        That is when the ranks with an output had computed or received all they do. What is still being sent then, and
+        what other ranks still do, is not waited for by anybody who asked.
+        """
+        writers = {usage.rank for usage in self.ranks if usage.writes} or {usage.rank for usage in self.ranks}
+        return tuple(
+            max((s.stop_s for s in spans if s.rank in writers and s.kind in (COMPUTE, WAIT)), default=0.0)
+            for spans in self.frames
+        )
 
     @property
     def period_s(self) -> float | None:
-        """Seconds a frame, first end to last end, where frames follow one another; ``None`` if it cannot be told."""
+        """Seconds a frame, from the first answer to the last, where frames follow one another; None: cannot be told."""
         ends = self.latencies_s
         return None if self.barrier or len(ends) < 2 else (ends[-1] - ends[0]) / (len(ends) - 1)
 
+    def time_s(self, span: Span) -> float:
+        """How long a span took; of a frame alone, since it began: ranks wait for its input before."""
+        return max(span.stop_s, 0.0) - max(span.start_s, 0.0) if self.barrier else span.time_s
+
     def sums_s(self, frame: int, kind: str) -> tuple[float, ...]:
-        """Seconds that each rank spent on one kind of span in one frame."""
+        """Seconds that each rank spent on one kind of span in one frame; of a frame alone, since it began."""
         sums = {usage.rank: 0.0 for usage in self.ranks}
         for span in self.frames[frame]:
             if span.kind == kind:
-                sums[span.rank] += span.time_s
+                sums[span.rank] += self.time_s(span)
         return tuple(sums.values())
 
     def to_json(self) -> str:
-        """The trace as text; a span is a list ``[rank, kind, name, start_s, stop_s]``."""
+        """The trace as text; a span is a list of its fields in order, without the last three if it has no peer."""
         body = {
             "format": FORMAT,
             "version": VERSION,
             "source": self.source,
             "barrier": self.barrier,
-            "period_s": self.period_s,
             "ranks": [asdict(usage) for usage in self.ranks],
             "frames": [[_span_to_list(span) for span in spans] for spans in self.frames],
         }
@@ -122,12 +168,18 @@ class Trace:
             return Trace(
                 source=body["source"],
                 barrier=body["barrier"],
-                ranks=tuple(Usage(**usage) for usage in body["ranks"]),
+                ranks=tuple(_usage(usage) for usage in body["ranks"]),
                 frames=tuple(tuple(Span(*span) for span in spans) for spans in body["frames"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CleaveError(f"{where}: is no trace that this version can read ({error!r})") from error
 
 
-def _span_to_list(span: Span) -> tuple[int, str, str, float, float]:
-    return span.rank, span.kind, span.name, round(span.start_s, 9), round(span.stop_s, 9)
+def _usage(body: dict[str, Any]) -> Usage:
+    memory = body["memory"]
+    return Usage(**{**body, "memory": memory and Memory(**memory)})
+
+
+def _span_to_list(span: Span) -> list[Any]:
+    found = [span.rank, span.kind, span.name, round(span.start_s, 9), round(span.stop_s, 9)]
+    return found if span.peer is None else [*found, span.peer, span.tag, span.size_bytes]

@@ -57,23 +57,30 @@ void Request::wait() {
     wait_for([this] { return test(); });
 }
 
+void Request::spin() {
+    while (!test()) std::this_thread::yield();
+}
+
 Communicator::Communicator() {
     int level;
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (level == MPI_THREAD_MULTIPLE && !all_here()) helper_ = std::thread(&Communicator::look_after_messages, this);
+    hosts = first_of_each_host();
+    const bool several = std::any_of(hosts.begin(), hosts.end(), [](int first) { return first != 0; });
+    if (level == MPI_THREAD_MULTIPLE && several) helper_ = std::thread(&Communicator::look_after_messages, this);
 }
 
-// Whether all ranks share a host: a rank then copies what it waits for, and no message needs help before.
-bool Communicator::all_here() const {
+std::vector<int> Communicator::first_of_each_host() const {
     MPI_Comm here;
-    int count;
+    int first;
+    std::vector<int> found(static_cast<size_t>(size));
     check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here));
-    check(MPI_Comm_size(here, &count));
+    check(MPI_Allreduce(&rank, &first, 1, MPI_INT, MPI_MIN, here));
     check(MPI_Comm_free(&here));
-    return count == size;
+    check(MPI_Allgather(&first, 1, MPI_INT, found.data(), 1, MPI_INT, MPI_COMM_WORLD));
+    return found;
 }
 
 Communicator::~Communicator() {
@@ -101,7 +108,7 @@ void Communicator::barrier() {
     check(MPI_Ibarrier(MPI_COMM_WORLD, &request));
     Request(request, 0).wait();
     check(MPI_Ibarrier(MPI_COMM_WORLD, &request));
-    for (int done = 0; !done; std::this_thread::yield()) check(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+    Request(request, 0).spin();
 }
 
 std::vector<std::string> Communicator::gather(const std::string& bytes) {
@@ -130,7 +137,7 @@ void Communicator::progress(bool active) {
     if (active) wake_.notify_one();
 }
 
-// MPI moves messages only while it is called.
+// MPI moves messages only while it is called. Not where all ranks share a host: a rank then copies what it waits for.
 void Communicator::look_after_messages() {
     while (!ending_) {
         {

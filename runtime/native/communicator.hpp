@@ -18,6 +18,7 @@ public:
     Request() = default;
     Request(MPI_Request request, size_t expected) : request_(request), expected_(expected) {}
     void wait();  // until it has arrived, or has left; poll briefly, then sleep a little longer each time
+    void spin();  // the same as soon as can be: only others that want the core delay it
 
 private:
     bool test();
@@ -38,9 +39,10 @@ public:
     [[noreturn]] void abort(const std::string& message);  // end every rank; one line that says why
 
     int rank, size;
+    std::vector<int> hosts;  // for each rank the first rank on its host
 
 private:
-    bool all_here() const;
+    std::vector<int> first_of_each_host() const;
     void look_after_messages();
     std::thread helper_;
     std::mutex mutex_;

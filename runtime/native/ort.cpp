@@ -56,7 +56,7 @@ static void call(Entry entry, Arguments... arguments) {
         throw std::runtime_error(reinterpret_cast<const char* (*)(Status)>(table[GetErrorMessage])(status));
 }
 
-static void load() {
+static void load_library() {
     const char* named = std::getenv("CLEAVE_ONNXRUNTIME");
     void* library = nullptr;
     for (const char* file : {named ? named : "libonnxruntime.so.1", named ? named : "libonnxruntime.so"})
@@ -74,7 +74,7 @@ static void load() {
 
 // What all sessions share: threads, so that a rank has no more of them than cores; and the arena.
 static void start(const Settings& settings) {
-    load();
+    load_library();
     Handle threading;
     call(CreateThreadingOptions, &threading);
     call(SetGlobalIntraOpNumThreads, threading, settings.threads);
@@ -117,10 +117,13 @@ static std::vector<Value> values(Handle session, Entry count, Entry name, Entry 
     return found;
 }
 
-Session open(const std::string& path, const Settings& settings) {
+void load(const Settings& settings) {
     if (settings.provider != "CPUExecutionProvider")
         throw std::runtime_error("no " + settings.provider + " in a C++ program, which computes on the processor");
     if (!environment) start(settings);
+}
+
+Session open(const std::string& path, const Settings& settings) {
     Session session;
     call(CreateSession, environment, path.c_str(), options, &session.handle);
     session.inputs = values(session.handle, SessionGetInputCount, SessionGetInputName, SessionGetInputTypeInfo);

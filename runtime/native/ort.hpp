@@ -30,6 +30,7 @@ struct Settings {
     bool arena;
 };
 
+void load(const Settings& settings);  // the library, once; before the first session
 Session open(const std::string& path, const Settings& settings);
 
 // A session with the buffers it works on: nothing is copied or allocated for them in a frame.

@@ -6,7 +6,6 @@
 #include <new>
 
 constexpr size_t ALIGNMENT = 64;  // bytes; a cache line, and what vector instructions like
-static const char *const COMPUTE = "compute", *const WAIT = "wait", *const SEND = "send";
 
 Work::Work(Rank& rank, std::string file, ort::Segment segment)
     : rank_(rank), file_(std::move(file)), segment_(std::move(segment)) {}
@@ -29,23 +28,25 @@ void Receive::post() {
 
 void Receive::wait() {
     post();
-    rank_.doing(WAIT, buffer.name, [this] { request_.wait(); });
+    rank_.doing(WAIT, buffer.name, [this] { request_.wait(); }, {source_, tag_, buffer.bytes()});
     posted_ = false;
 }
 
 Send::Send(Rank& rank, Buffer& buffer, const Box& box, int dest, int tag)
     : buffer(buffer), rank_(rank), pieces_(pieces(buffer, box)), dest_(dest), tag_(tag) {
     if (pieces_.offsets.size() > 1) packed_.resize(pieces_.length * pieces_.offsets.size());
+    rank.shared.footprint.buffers += long(packed_.size());
 }
 
 void Send::start() {
-    rank_.doing(SEND, buffer.name, [this] {
-        const size_t length = pieces_.length, count = pieces_.offsets.size();
+    const size_t length = pieces_.length, count = pieces_.offsets.size();
+    auto leave = [&] {
         for (size_t i = 0; !packed_.empty() && i < count; ++i)
             std::memcpy(&packed_[i * length], buffer.data + pieces_.offsets[i], length);
         const char* data = packed_.empty() ? buffer.data + pieces_.offsets[0] : packed_.data();
         rank_.pending.push_back(rank_.communicator.send(data, length * count, dest_, tag_));
-    });
+    };
+    rank_.doing(SEND, buffer.name, leave, {dest_, tag_, length * count});
 }
 
 Buffer& Rank::buffer(const char* name, Sizes shape, const char* dtype) {
@@ -55,6 +56,7 @@ Buffer& Rank::buffer(const char* name, Sizes shape, const char* dtype) {
     made.data = static_cast<char*>(std::aligned_alloc(ALIGNMENT, size));
     if (!made.data) throw std::bad_alloc();
     std::memset(made.data, 0, size);  // fetches the memory before the first frame
+    shared.footprint.buffers += long(size);
     return made;
 }
 
@@ -67,11 +69,18 @@ Buffer& Rank::part(const char* name, Buffer& whole, Intervals box) {
 
 Work& Rank::segment(const char* file, Buffers inputs, Buffers outputs) {
     shared.activity = std::string("opening ") + file;
-    auto found = shared.sessions.find(file);
-    if (found == shared.sessions.end())
-        found = shared.sessions.emplace(file, ort::open(shared.folder + "/" + file, shared.settings)).first;
-    works_.emplace_back(*this, file, ort::Segment(found->second, inputs, outputs));
+    works_.emplace_back(*this, file, ort::Segment(open(file), inputs, outputs));
     return works_.back();
+}
+
+const ort::Session& Rank::open(const std::string& file) {
+    auto found = shared.sessions.find(file);
+    if (found != shared.sessions.end()) return found->second;
+    Footprint::growing(shared.footprint.base, [&] { ort::load(shared.settings); });
+    ort::Session session;
+    Footprint::growing(shared.footprint.segments,
+                       [&] { session = ort::open(shared.folder + "/" + file, shared.settings); });
+    return shared.sessions.emplace(file, session).first->second;
 }
 
 Receive& Rank::receive(Buffer& buffer, int source, int tag) {
@@ -101,9 +110,10 @@ void Rank::finish() {
     pending.clear();
 }
 
-void Rank::doing(const char* kind, const std::string& name, const std::function<void()>& action) {
-    shared.activity = std::string(kind) + " " + name;
+void Rank::doing(const std::string& kind, const std::string& name, const std::function<void()>& action,
+                 Message message) {
+    shared.activity = kind + " " + name;
     const double start = now_s();
     action();
-    records.push_back({kind, name, start, now_s()});
+    records.push_back({kind, name, start, now_s(), message});
 }

@@ -10,6 +10,7 @@
 
 #include "buffer.hpp"
 #include "communicator.hpp"
+#include "memory.hpp"
 #include "ort.hpp"
 
 class Rank;
@@ -30,11 +31,19 @@ struct Program {
     Frame (*make)(Rank&);
 };
 
-// A span of a frame: compute, wait or send; seconds of this rank's clock.
+const std::string INPUT = "input", COMPUTE = "compute", WAIT = "wait", SEND = "send";  // kinds of spans
+
+// What a span is about, if it is about one message.
+struct Message {
+    int peer = -1, tag = 0;
+    size_t bytes = 0;
+};
+
+// A span of a frame; seconds of this rank's clock.
 struct Record {
-    const char* kind;
-    std::string name;
+    std::string kind, name;
     double start_s, stop_s;
+    Message message;
 };
 
 // A segment, once a frame.
@@ -84,6 +93,7 @@ struct Shared {
     ort::Settings settings;
     std::string activity = "starting";  // what the rank is doing, for a person
     std::map<std::string, ort::Session> sessions;
+    Footprint footprint;
 };
 
 // The buffers, segments and messages of one rank. A program makes them once; its frame only uses them.
@@ -99,7 +109,8 @@ public:
     Send& send(Buffer& buffer, Intervals box, int dest, int tag);
     void post();    // the receives of a coming frame, although messages of an earlier one may not have left yet
     void finish();  // a frame: wait until all that was sent has left, so that the buffers may change
-    void doing(const char* kind, const std::string& name, const std::function<void()>& action);  // record a span
+    void doing(const std::string& kind, const std::string& name, const std::function<void()>& action,
+               Message message = {});  // record a span
 
     Communicator& communicator;
     Shared& shared;
@@ -108,6 +119,7 @@ public:
     std::vector<Record> records;
 
 private:
+    const ort::Session& open(const std::string& file);
     std::deque<Buffer> buffers_;  // whose elements stay where they are
     std::deque<Work> works_;
     std::deque<Receive> receives_;

@@ -142,8 +142,9 @@ def _step_s(plan: Plan, found: Bench) -> float:
     """Of the rank for which it is most: what of its frame is in no span, a step."""
     own = []
     for rank in plan.ranks:
-        frames = [[s for s in frame if s.rank == rank.rank] for frame in found.trace.frames]
-        spent = [sum(s.stop_s - s.start_s for s in frame if s.kind in (COMPUTE, WAIT, SEND)) for frame in frames]
+        kinds = (COMPUTE, WAIT, SEND)
+        frames = [[s for s in frame if s.rank == rank.rank and s.kind in kinds] for frame in found.trace.frames]
+        spent = [sum(s.stop_s - s.start_s for s in frame) for frame in frames]
         lasted = [frame[-1].stop_s - frame[0].start_s for frame in frames]
         own.append(median(b - a for a, b in zip(spent, lasted, strict=True)) / len(rank.steps))
     return max(own)

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 from runtime.bench import Bench
-from runtime.trace import COMPUTE, SEND, WAIT, Span, Trace, Usage
+from runtime.trace import COMPUTE, SEND, WAIT, Memory, Span, Trace, Usage
 
 
 def trace() -> Trace:
@@ -12,13 +12,14 @@ def trace() -> Trace:
     frames = tuple(
         (
             Span(0, COMPUTE, "a", 0.0, half),
-            Span(0, SEND, "x", half, half + 0.25),
-            Span(1, WAIT, "x", 0.0, half),
+            Span(0, SEND, "x", half - 0.25, half + 0.25, 1, 0, 8),
+            Span(1, WAIT, "x", 0.0, half, 0, 0, 8),
             Span(1, COMPUTE, "b", half, 2 * half),
         )
         for half in (0.5, 1.5, 1.0)
     )
-    usages = (Usage(0, "a_cpu0", "CPU", 1, 100, 6.0), Usage(1, "b_cpu0", "CPU", 1, 200, 3.0))
+    memory = Memory(100, 20, 30, 0, 10)
+    usages = (Usage(0, "a_cpu0", "CPU", 1, 100, 6.0), Usage(1, "b_cpu0", "CPU", 1, 200, 3.0, memory=memory))
     return Trace("measured", True, usages, frames)
 
 
@@ -27,13 +28,16 @@ def test_figures() -> None:
     assert bench.latencies_s == (1.0, 3.0, 2.0)
     assert (bench.median_s, bench.min_s, bench.max_s) == (2.0, 1.0, 3.0)
     first, second = bench.ranks
-    assert (first.compute_s, first.wait_s, first.send_s, first.processor_s, first.peak_bytes) == (1, 0, 0.25, 2, 100)
+    assert (first.compute_s, first.wait_s, first.send_s, first.processor_s, first.peak_bytes) == (1, 0, 0.5, 2, 100)
     assert (second.compute_s, second.wait_s, second.send_s, second.processor_s, second.device) == (1, 1, 0, 1, "b_cpu0")
+    assert (first.wire_s, second.wire_s) == (0, 0.25)
+    assert (first.rest_bytes, second.rest_bytes) == (100, 40)
 
 
 def test_json() -> None:
     body = json.loads(Bench.from_trace(trace()).to_json())
     assert body["latencies_s"] == [1.0, 3.0, 2.0]
+    assert body["ranks"][1]["memory"]["segments_bytes"] == 30
     assert (body["median_s"], body["ranks"][1]["rank"], body["period_s"]) == (2.0, 1, None)
 
 

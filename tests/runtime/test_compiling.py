@@ -26,7 +26,7 @@ from runtime.errors import CleaveError
 from runtime.frames import save_npz
 from runtime.launch import Mpirun, execute, run
 from runtime.options import Options
-from runtime.trace import Trace
+from runtime.trace import INPUT, Trace
 from tests import tiny
 from tests.tiny import Tiny
 from tests.tiny_cnn import branches, network, node, platform, random_mapping, save, weight
@@ -149,14 +149,20 @@ def test_the_report_is_that_of_the_python_programs(tmp_path: Path) -> None:
         traces.append(Trace.from_json(report.read_text()))
     python, native = ([[(s.rank, s.kind, s.name) for s in frame] for frame in t.frames] for t in traces)
     assert native == python
-    assert [(u.rank, u.device, u.provider, u.threads) for u in traces[1].ranks] == [
-        (u.rank, u.device, u.provider, u.threads) for u in traces[0].ranks
-    ]
-    assert all(0 <= s.start_s <= s.stop_s < 10 for frame in traces[1].frames for s in frame)
+    known = [[(u.rank, u.device, u.provider, u.threads, u.reads, u.writes) for u in t.ranks] for t in traces]
+    assert known[0] == known[1]
+    for frame in traces[1].frames:
+        assert all(-10 < s.start_s <= s.stop_s < 10 for s in frame)
+        assert [s.stop_s for s in frame if s.kind == INPUT] == [0]
     assert all(b.peak_bytes < a.peak_bytes for a, b in zip(traces[0].ranks, traces[1].ranks, strict=True))
     assert all(u.processor_s > 0 and u.conditions for u in traces[1].ranks)
 
 
+    for usage in traces[1].ranks:
+        assert usage.memory is not None
+        assert 2**20 < usage.memory.base_bytes < usage.peak_bytes
+        assert (usage.memory.segments_bytes > 2**20) == (usage.rank > 0)
+        assert usage.memory.buffers_bytes >= 768
 def test_a_bundle_can_be_timed(tmp_path: Path) -> None:
     found = bench(cpp(tiny.channels(tmp_path)).bundle, warmup=1, frames=4)
     assert len(found.latencies_s) == 4

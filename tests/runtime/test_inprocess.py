@@ -81,6 +81,7 @@ def test_the_report_is_a_trace_of_every_step_of_the_plan(tmp_path: Path) -> None
     assert all(usage.peak_bytes > 2**20 for usage in trace.ranks)
     for spans in trace.frames:
         assert [(s.rank, s.kind, s.name) for s in spans] == [
+            (0, "input", DATA),
             (0, "send", DATA),
             (0, "send", DATA),
             (0, "send", "the rest"),
@@ -97,7 +98,24 @@ def test_the_report_is_a_trace_of_every_step_of_the_plan(tmp_path: Path) -> None
         for number in range(3):
             times = [t for s in spans if s.rank == number for t in (s.start_s, s.stop_s)]
             assert times == sorted(times)
-            assert times[0] >= 0
+        assert spans[0].stop_s == 0  # the input is there
+        messages = [(s.kind, s.rank, s.peer, s.tag, s.size_bytes) for s in spans if s.peer is not None]
+        assert messages == [
+            ("send", 0, 1, 0, 768), ("send", 0, 2, 1, 768), ("wait", 1, 0, 0, 768), ("wait", 1, 2, 2, 432),
+            ("wait", 2, 0, 1, 768), ("send", 2, 1, 2, 432),
+        ]  # fmt: skip
+    assert [(usage.reads, usage.writes) for usage in trace.ranks] == [(True, False), (False, True), (False, False)]
+
+
+def test_the_parts_of_the_memory_are_those_of_the_plan(tmp_path: Path) -> None:
+    tiny, buffers = channels(tmp_path), []
+    for stream in (False, True):
+        run_in_process(str(tiny.bundle), Options(frames=2, stream=stream, report=str(tmp_path / "r.json")))
+        trace = Trace.from_json((tmp_path / "r.json").read_text())
+        assert all(u.memory and u.memory.base_bytes > 2**20 for u in trace.ranks)
+        buffers.append([u.memory.buffers_bytes for u in trace.ranks if u.memory])
+    assert buffers[0] == [768 + ALIGNMENT, 768 + 720 + 432 + 576 + 4 * ALIGNMENT, 768 + 576 + 2 * ALIGNMENT]
+    assert buffers[1] == [2 * size_bytes for size_bytes in buffers[0]]
 
 
 def test_without_barriers_frames_share_one_clock(tmp_path: Path) -> None:

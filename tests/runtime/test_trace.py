@@ -1,18 +1,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from runtime.errors import CleaveError
-from runtime.trace import COMPUTE, SEND, WAIT, Span, Trace, Usage
+from runtime.trace import COMPUTE, INPUT, SEND, WAIT, Memory, Span, Trace, Usage
 
 USAGES = (
     Usage(0, "pi0_cpu0", "CPUExecutionProvider", 1, 1000, 0.5, conditions={"numpy": "1.24"}),
-    Usage(1, "pi1_cpu0", "CPUExecutionProvider", 1, 2000, 0.25, energy_j=1.5),
+    Usage(1, "pi1_cpu0", "CPUExecutionProvider", 1, 2000, 0.25, energy_j=1.5, memory=Memory(1000, 200, 300, 0, -10)),
 )
 FRAMES = (
-    (Span(0, COMPUTE, "a", 0.0, 0.25), Span(0, SEND, "x", 0.25, 0.5), Span(1, WAIT, "x", 0.0, 0.5)),
+    (Span(0, COMPUTE, "a", 0.0, 0.25), Span(0, SEND, "x", 0.25, 0.5, 1, 7, 64), Span(1, WAIT, "x", 0.0, 0.5, 0, 7, 64)),
     (Span(0, COMPUTE, "a", 0.0, 0.5), Span(1, COMPUTE, "b", 0.5, 0.75), Span(1, COMPUTE, "c", 0.75, 1.5)),
 )
 TRACE = Trace("measured", True, USAGES, FRAMES)
@@ -20,6 +21,20 @@ TRACE = Trace("measured", True, USAGES, FRAMES)
 
 def test_json_there_and_back() -> None:
     assert Trace.from_json(TRACE.to_json()) == TRACE
+
+
+def test_latency_ends_with_the_last_output_and_not_with_what_others_still_do() -> None:
+    usages = (replace(USAGES[0], writes=True), USAGES[1])
+    spans = (Span(0, COMPUTE, "a", 0, 2), Span(0, SEND, "the rest", 2, 3), Span(1, COMPUTE, "b", 0, 4))
+    assert Trace("measured", True, usages, (spans,)).latencies_s == (2,)
+    assert Trace("measured", True, usages, ((),)).latencies_s == (0,)
+
+
+def test_what_a_rank_waited_before_a_frame_began_is_not_of_the_frame() -> None:
+    frames = ((Span(0, INPUT, "in", -0.5, 0.0), Span(1, WAIT, "x", -0.25, 0.5), Span(1, WAIT, "y", -0.2, -0.1)),)
+    assert Trace("measured", True, USAGES, frames).sums_s(0, WAIT) == (0.0, 0.5)
+    assert Trace("measured", True, USAGES, frames).sums_s(0, INPUT) == (0.0, 0.0)
+    assert Trace("measured", False, USAGES, frames).sums_s(0, WAIT) == (0.0, pytest.approx(0.85))
 
 
 def test_latency_is_the_last_stop_and_sums_are_by_rank() -> None:

@@ -1,0 +1,56 @@
+"""The memory of a rank: how much of it is resident, and what each part of its work adds to that."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+from contextlib import contextmanager
+from typing import Iterator
+
+from runtime.trace import Memory
+
+BASE, BUFFERS, SEGMENTS, INPUT, FRAMES = "base", "buffers", "segments", "input", "frames"
+
+
+class Footprint:
+    """What each part has added so far, in bytes; ``BASE`` is what there was before the first."""
+
+    def __init__(self) -> None:
+        self._parts = dict.fromkeys((BASE, BUFFERS, SEGMENTS, INPUT, FRAMES), 0)
+        self._parts[BASE] = resident_bytes()
+
+    def add(self, part: str, size_bytes: int) -> None:
+        """So many bytes more of a part, which are known without looking."""
+        self._parts[part] += size_bytes
+
+    @contextmanager
+    def growing(self, part: str) -> Iterator[None]:
+        """All that becomes resident in the block belongs to a part."""
+        before = resident_bytes()
+        yield
+        self.add(part, resident_bytes() - before)
+
+    def memory(self) -> Memory:
+        """The parts as they are now."""
+        return Memory(**{f"{part}_bytes": size_bytes for part, size_bytes in self._parts.items()})
+
+
+def resident_bytes() -> int:
+    """The resident memory of this process; its peak where the system does not tell."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return peak_bytes()
+
+
+def peak_bytes() -> int:
+    """The largest resident memory that this process has had."""
+    if os.path.exists("/proc/self/status"):
+        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+            for line in status:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

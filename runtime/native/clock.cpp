@@ -1,0 +1,53 @@
+#include "clock.hpp"
+
+#include <algorithm>
+#include <set>
+
+// As in clock.py of the Python programs, which says why.
+constexpr int EXCHANGES = 100, TAG = 0;
+
+double Clock::aligned(double time_s) const {
+    const double apart_s = last.there_s - first.there_s;
+    const double share = apart_s != 0 ? (time_s - first.there_s) / apart_s : 0;
+    return time_s - first.offset_s() - share * (last.offset_s() - first.offset_s());
+}
+
+double Clock::uncertainty_s() const { return std::max(first.uncertainty_s(), last.uncertainty_s()); }
+
+static Exchange ask(Communicator& communicator, int rank) {
+    Exchange best;
+    for (int turn = 0; turn < EXCHANGES; ++turn) {
+        Exchange found;
+        char nothing[sizeof(double)] = {};
+        Request answer = communicator.receive(reinterpret_cast<char*>(&found.there_s), sizeof(double), rank, TAG);
+        found.sent_s = now_s();
+        Request question = communicator.send(nothing, sizeof nothing, rank, TAG);
+        answer.spin();
+        found.back_s = now_s();
+        question.spin();
+        if (turn == 0 || found.uncertainty_s() < best.uncertainty_s()) best = found;
+    }
+    return best;
+}
+
+// Rank 0 may be busy with other hosts at first.
+static void answer(Communicator& communicator) {
+    for (int turn = 0; turn < EXCHANGES; ++turn) {
+        char nothing[sizeof(double)];
+        Request question = communicator.receive(nothing, sizeof nothing, 0, TAG);
+        turn == 0 ? question.wait() : question.spin();
+        const double there_s = now_s();
+        communicator.send(reinterpret_cast<const char*>(&there_s), sizeof there_s, 0, TAG).spin();
+    }
+}
+
+std::map<int, Exchange> compare(Communicator& communicator) {
+    std::set<int> first_ranks(communicator.hosts.begin(), communicator.hosts.end());
+    first_ranks.erase(0);
+    if (!first_ranks.empty()) communicator.barrier();
+    if (first_ranks.count(communicator.rank)) answer(communicator);
+    std::map<int, Exchange> found;
+    if (communicator.rank == 0)
+        for (int rank : first_ranks) found[rank] = ask(communicator, rank);
+    return found;
+}

@@ -1,0 +1,20 @@
+// What ranks hand in when their frames are done, and the files that rank 0 makes of it.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "clock.hpp"
+#include "program.hpp"
+
+// What one rank hands in. frames: by its own clock; outputs: the bytes of all frames, in the order of rank.outputs.
+struct Account {
+    double processor_s = 0;
+    std::vector<std::vector<Record>> frames;
+    std::vector<std::string> outputs;
+};
+
+// Gather everything on rank 0 and write what was asked for. clocks: on rank 0, of each other host's first rank.
+void hand_in(const Program& program, Rank& rank, const Options& options, const Account& account,
+             const std::map<int, Clock>& clocks);

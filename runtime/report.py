@@ -1,0 +1,102 @@
+"""What ranks hand in when their frames are done, and the files that rank 0 makes of it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from dataclasses import dataclass, replace
+from typing import Any, Sequence
+
+import numpy as np
+
+from runtime.clock import Clock
+from runtime.frames import save_npz, save_text
+from runtime.memory import peak_bytes
+from runtime.options import Options
+from runtime.rank import Rank, Record
+from runtime.trace import INPUT, MEASURED, Span, Trace, Usage
+
+
+@dataclass(frozen=True)
+class Account:
+    """What one rank hands in. frames: by its own clock; outputs: of the CNN, of each frame, if they are wanted"""
+
+    usage: Usage
+    frames: list[list[Record]]
+    outputs: dict[str, list[np.ndarray]]
+
+
+def hand_in(rank: Rank, options: Options, account: Account, clock: dict[int, Clock]) -> None:
+    """Gather everything on rank 0 and write what was asked for. clock: on rank 0, of each other host's first rank"""
+    rank.shared.activity = "gathering the results"
+    accounts = rank.communicator.gather(account)
+    if accounts is None:
+        return
+    if options.report:
+        clocks = [clock.get(first, Clock()) for first in rank.communicator.hosts]
+        save_text(options.report, merge(accounts, clocks, options.barrier).to_json())
+    if options.output:
+        outputs = {name: arrays for account in accounts for name, arrays in account.outputs.items()}
+        save_npz(options.output, {name: np.stack(arrays) for name, arrays in outputs.items()})
+
+
+def merge(accounts: Sequence[Account], clocks: Sequence[Clock], barrier: bool) -> Trace:
+    """The ranks' frames side by side, by the clock of rank 0."""
+    usages = [
+        replace(account.usage, clock_offset_s=clock.offset_s, clock_uncertainty_s=clock.uncertainty_s)
+        for account, clock in zip(accounts, clocks)
+    ]
+    spans = [
+        [[_span(usage.rank, record, clock) for record in records] for records in account.frames]
+        for usage, account, clock in zip(usages, accounts, clocks)
+    ]
+    frames = [[span for rank in ranks for span in rank] for ranks in zip(*spans)]
+    begins = [_begin(frame) for frame in frames]
+    since = begins if barrier else begins[:1] * len(frames)
+    return Trace(MEASURED, barrier, tuple(usages), tuple(_later(frame, -t) for frame, t in zip(frames, since)))
+
+
+def _span(rank: int, record: Record, clock: Clock) -> Span:
+    kind, name, start_s, stop_s, *message = record
+    return Span(rank, kind, name, clock.aligned(start_s), clock.aligned(stop_s), *message)
+
+
+def _begin(frame: Sequence[Span]) -> float:
+    """When the first input was there; of a CNN without one, when the first rank began."""
+    return min((s.stop_s for s in frame if s.kind == INPUT), default=min((s.start_s for s in frame), default=0.0))
+
+
+def _later(frame: Sequence[Span], time_s: float) -> tuple[Span, ...]:
+    return tuple(replace(s, start_s=s.start_s + time_s, stop_s=s.stop_s + time_s) for s in frame)
+
+
+def usage(rank: Rank, processor_s: float, energy: dict[str, Any]) -> Usage:
+    """What a rank took. energy: the fields that its meter gives"""
+    return Usage(
+        rank=rank.place.rank,
+        device=rank.place.device,
+        provider=rank.provider,
+        threads=rank.threads,
+        peak_bytes=peak_bytes(),
+        processor_s=processor_s,
+        memory=rank.shared.footprint.memory(),
+        reads=bool(rank.inputs),
+        writes=bool(rank.outputs),
+        conditions=_conditions(),
+        **energy,
+    )
+
+
+def _conditions() -> dict[str, str]:
+    """What a measurement depends on: versions, cores that this process may use, how they are clocked."""
+    found = {"python": platform.python_version(), "numpy": np.__version__, "machine": platform.machine()}
+    if "onnxruntime" in sys.modules:
+        found["onnxruntime"] = sys.modules["onnxruntime"].__version__
+    if hasattr(os, "sched_getaffinity"):
+        found["cores"] = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+    governor = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
+    if os.path.exists(governor):
+        with open(governor, encoding="ascii", errors="replace") as file:
+            found["governor"] = file.read().strip()
+    return found
