@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import subprocess
+import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from dse.testbed import access, lifecycle, machine, needs, network, spec, state
+from dse.testbed import access, lifecycle, limits, machine, needs, network, spec, state
 from dse.testbed.state import SWITCH, USER
+from runtime.deploy.prepare import pins
+from runtime.errors import CleaveError
 from tests.command import dse
 
 OWN = f"t{os.getpid()}"
@@ -42,6 +47,12 @@ class Cluster:
     @property
     def hosts(self) -> list[str]:
         return [host.name for host in self.testbed.hosts]
+
+    @property
+    def options(self) -> list[object]:
+        """What ``dse deploy`` and ``dse bench`` need to get to the hosts, with this machine's Python on them."""
+        to = ["--platform", self.platform, "--key", self.key, "--known-hosts", self.known_hosts]
+        return [*to, "--python", self.testbed.python]
 
     def start(self, host: str, *command: str) -> subprocess.Popen[str]:
         """A command on a host through OpenSSH, as a shell there reads it."""
@@ -75,10 +86,67 @@ class Cluster:
         """All processes of a host, as this machine numbers them."""
         return set(machine.processes(machine.mounted()[0].group(self.testbed, host)))
 
+    @contextmanager
+    def watched(self) -> Iterator[dict[int, tuple[int, str]]]:
+        """MPI ranks seen while the block lasts: process → number, and the name of the host that it finds itself on."""
+        seen, over = dict[int, tuple[int, str]](), threading.Event()
+
+        def look() -> None:
+            while not over.wait(0.2):
+                for pid in {pid for host in self.hosts for pid in self.pids(host)} - seen.keys():
+                    with suppress(OSError, CleaveError):  # it has ended meanwhile
+                        seen.update(_rank(pid))
+
+        watcher = threading.Thread(target=look)
+        watcher.start()
+        try:
+            yield seen
+        finally:
+            over.set()
+            watcher.join()
+
+    @contextmanager
+    def hurried(self) -> Iterator[None]:
+        """All hosts at the full speed of their cores while the block lasts: for what takes long and is not timed."""
+        hierarchy = next(h for h in machine.mounted() if "cpu" in h.controllers)
+        file, free = ("cpu.max", "max") if hierarchy.version == 2 else ("cpu.cfs_quota_us", "-1")
+        for host in self.hosts:
+            machine.write(hierarchy.group(self.testbed, host) / file, free)
+        try:
+            yield
+        finally:
+            for host in self.testbed.hosts:
+                group = hierarchy.group(self.testbed, host.name)
+                for limited, text in limits.limits(hierarchy, group, host):
+                    if limited.name == file:
+                        machine.write(limited, text)
+
     def _pid(self, host: str) -> int:
         found = self.testbed.pid(host)
         assert found is not None, host
         return found
+
+
+def _rank(pid: int) -> dict[int, tuple[int, str]]:
+    """A process with its rank and what it takes for its host's name; none where it is no rank."""
+    found = re.search(rb"\0OMPI_COMM_WORLD_RANK=([0-9]+)\0", Path(f"/proc/{pid}/environ").read_bytes())
+    if found is None:
+        return {}
+    return {pid: (int(found[1]), machine.run(["nsenter", "--target", str(pid), "--uts", "--", "hostname"]).strip())}
+
+
+def download(folder: Path, *packages: str) -> Path:
+    """A folder of wheels, from where pip gets packages here. ``CleaveError`` with pip's reason.
+
+    packages: those that ``--prepare`` installs, unless others are named
+    """
+    wanted = packages or pins([platform.python_version()])
+    words = [sys.executable, "-m", "pip", "download", "-q", "--only-binary", ":all:", "-d", str(folder), *wanted]
+    said = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
+    if said.returncode != 0:
+        last = (said.stderr.strip() or said.stdout.strip() or "pip said nothing").splitlines()[-1]
+        raise CleaveError(f"packages for hosts cannot be downloaded: {last}")
+    return folder
 
 
 def skip_unless_possible(hosts: tuple[spec.HostSpec, ...]) -> None:

@@ -1,4 +1,4 @@
-"""What all tests share: ``--refresh-golden`` and the fixtures ``golden`` and ``testbed``."""
+"""What all tests share: ``--refresh-golden`` and the fixtures ``golden``, ``testbed`` and ``wheels``."""
 
 from __future__ import annotations
 
@@ -42,3 +42,15 @@ def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
     with standing("testbed-4", tmp_path_factory.mktemp("cluster") / "testbed", "s") as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the packages that ``--prepare`` installs; skips where pip cannot get them."""
+    from runtime.errors import CleaveError
+    from tests.cluster import download
+
+    try:
+        return download(tmp_path_factory.mktemp("wheels"))
+    except CleaveError as error:
+        pytest.skip(str(error))

@@ -1,5 +1,6 @@
 """Make a virtual environment beside the one in use, then switch to it."""
 
+import errno
 import hashlib
 import os
 import shutil
@@ -37,20 +38,28 @@ def start(request: Dict[str, Any]) -> None:
 
 
 def make(place: str, packages: List[str], wheels: Any) -> None:
-    """A new environment with these packages."""
+    """A new environment with these packages, or nothing."""
     shutil.rmtree(place, ignore_errors=True)
-    step([sys.executable, "-m", "venv", place], "install python3-venv (apt-get install python3-venv)")
     source = ["--no-index", "--find-links", wheels] if wheels else []
     hint = "are the wheels for this host's Python and processor?" if wheels else "no index in reach? carry --wheels"
     pip = [os.path.join(place, "bin", "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    step([*pip, "--no-input", "--only-binary", ":all:", *source, "--", *packages], hint)
+    try:
+        step([sys.executable, "-m", "venv", place], "it needs the package python3-venv: apt-get install python3-venv")
+        step([*pip, "--no-input", "--only-binary", ":all:", *source, "--", *packages], hint)
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
 
 
 def step(command: List[str], hint: str) -> None:
-    """Run a command, or end with its last word."""
+    """Run a command, or end with what it said was wrong."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-    if done.returncode != 0:
-        said = [text for text in done.stdout.decode("utf-8", "replace").splitlines() if text.strip()]
-        errors = [text for text in said if text.startswith("ERROR")] or said[-1:]
-        why = errors[-1][:300] if errors else f"{command[2]} ended with code {done.returncode}"
-        raise FarError(f"{why} ({hint})")
+    if done.returncode == 0:
+        return
+    text = done.stdout.decode("utf-8", "replace")
+    if os.strerror(errno.ENOSPC) in text:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    said = [line for line in text.splitlines() if line.strip()]
+    errors = [line for line in said if line.startswith("ERROR")] or said[-1:]
+    why = errors[-1][:300] if errors else f"it ended with code {done.returncode}"
+    raise FarError(f"{command[2]} failed there: {why} ({hint})")

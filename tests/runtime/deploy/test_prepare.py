@@ -1,0 +1,157 @@
+"""Environments on hosts: made from wheels or from an index, once, and what is said where that cannot be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runtime.deploy.prepare import BOARD, NAMES, pins, prepare, requirements, wheels
+from runtime.deploy.target import HostError
+from runtime.errors import CleaveError
+from tests.cluster import Cluster, download
+from tests.command import dse
+from tests.runtime.deploy.conftest import make_bundle
+from tests.runtime.deploy.sshd import Server
+
+SMALL = "packaging"
+"""A package that is one small wheel for every Python."""
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with its wheel."""
+    try:
+        return download(tmp_path_factory.mktemp("small"), SMALL)
+    except CleaveError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def host(sshds: list[Server]) -> Server:
+    return sshds[0]
+
+
+def said(host: Server, packages: tuple[str, ...], folder: Path | None, python: Path = Path(sys.executable)) -> str:
+    """What preparing says that it did, or what is wrong."""
+    connection = host.connect(python=str(python))
+    try:
+        return prepare(connection, packages, wheels(folder) if folder else None)
+    except HostError as error:
+        return str(error)
+    finally:
+        connection.close()
+
+
+def environments(host: Server) -> list[str]:
+    """All that there are, with the one in use first."""
+    folder = host.work / "venvs"
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    used = os.readlink(host.work / "venv").removeprefix("venvs/") if (host.work / "venv").is_symlink() else ""
+    return sorted(names, key=lambda name: name != used)
+
+
+def imported(host: Server) -> str:
+    """Where the environment in use has the package."""
+    program = f"import {SMALL}; print({SMALL}.__file__)"
+    done = subprocess.run([host.work / "venv/bin/python", "-c", program], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_an_environment_is_made_once_and_made_anew_when_other_packages_are_asked_for(host: Server, small: Path) -> None:
+    assert said(host, (SMALL,), small) == "prepared"
+    assert imported(host).startswith(str(host.work / "venv"))
+    first = environments(host)
+    assert said(host, (SMALL,), small) == "was prepared already"
+    assert environments(host) == first
+    assert said(host, (f"{SMALL}>1",), small) == "prepared"
+    assert len(environments(host)) == 1
+    assert environments(host) != first
+
+
+def test_without_wheels_packages_come_from_the_index_of_the_host(host: Server, tmp_path: Path) -> None:
+    alone = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}  # what a session of the host has, and no more
+    words = [sys.executable, "-m", "pip", "download", "-q", "--retries", "0", "-d", str(tmp_path), SMALL]
+    if subprocess.run(words, env=alone, capture_output=True, timeout=120).returncode != 0:
+        pytest.skip("pip reaches no index from a session that has no settings of its own")
+    assert said(host, (SMALL,), None) == "prepared"
+    assert imported(host).startswith(str(host.work / "venv"))
+
+
+def test_what_fails_leaves_the_environment_that_was_there(host: Server, small: Path, tmp_path: Path) -> None:
+    assert said(host, (SMALL,), small) == "prepared"
+    before = environments(host)
+    wrong = said(host, (SMALL, "nowhere-to-be-found==1"), small)
+    assert wrong == (
+        "pip failed there: ERROR: No matching distribution found for nowhere-to-be-found==1 "
+        "(are the wheels for this host's Python and processor?)"
+    )
+    assert environments(host) == before
+    assert imported(host)
+
+
+def test_a_wheel_for_another_python_is_none_for_this_host(host: Server, small: Path, tmp_path: Path) -> None:
+    (wheel,) = small.glob("*.whl")
+    shutil.copy(wheel, tmp_path / wheel.name.replace("py3-none-any", "cp38-cp38-manylinux2014_aarch64"))
+    wrong = said(host, (SMALL,), tmp_path)
+    assert wrong.startswith(f"pip failed there: ERROR: No matching distribution found for {SMALL}")
+    assert wrong.endswith("(are the wheels for this host's Python and processor?)")
+    assert environments(host) == []
+
+
+def test_a_python_without_venv_says_what_to_install(host: Server, small: Path, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
+    (packages,) = (tmp_path / "bare/lib").glob("python3*/site-packages")
+    (packages / "hidden.pth").write_text("import sys; sys.modules['venv'] = None\n")
+    wrong = said(host, (SMALL,), small, tmp_path / "bare/bin/python")
+    assert wrong.startswith("venv failed there: ")
+    assert wrong.endswith("No module named venv (it needs the package python3-venv: apt-get install python3-venv)")
+    assert environments(host) == []
+
+
+def test_something_of_the_user_s_in_the_place_of_the_environment_is_left_alone(host: Server, small: Path) -> None:
+    (host.work / "venv").mkdir(parents=True)
+    (host.work / "venv" / "mine").write_text("dear")
+    assert said(host, (SMALL,), small).endswith("was not made by --prepare: move it away, or choose another --work")
+    assert (host.work / "venv" / "mine").read_text() == "dear"
+
+
+@pytest.mark.cluster
+def test_a_host_that_reaches_no_index_says_so(testbed: Cluster, tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path, "\n".join(testbed.platform.read_text().splitlines()[:3]))
+    with testbed.hurried():
+        found = dse("deploy", bundle, *testbed.options, "--prepare", "--work", "unprepared")
+    testbed.said("pi0", "rm -rf unprepared")
+    assert found.code == 2
+    assert found.sentences == [
+        f"pi0: pip failed there: ERROR: No matching distribution found for {pins([sys.version])[0]} "
+        "(no index in reach? carry --wheels)"
+    ]
+
+
+def test_packages_suit_the_oldest_python_of_all_hosts() -> None:
+    mine = "{}.{}".format(*sys.version_info[:2])
+    assert pins([mine, "3.99.1"]) == pins([mine])
+    assert [text.partition("==")[0] for text in pins([mine])] == list(NAMES)
+    assert pins(["3.8.10", mine]) == BOARD
+
+
+def test_a_requirements_file_is_read_without_its_comments(tmp_path: Path) -> None:
+    (tmp_path / "r.txt").write_text("# mine\nnumpy==1.24.4  # the last\n\nmpi4py\n")
+    assert requirements(tmp_path / "r.txt") == ("numpy==1.24.4", "mpi4py")
+    with pytest.raises(CleaveError, match="cannot be read"):
+        requirements(tmp_path / "absent.txt")
+
+
+def test_a_folder_without_wheels_is_refused_with_how_to_fill_it(tmp_path: Path) -> None:
+    with pytest.raises(CleaveError, match=r"has no wheels; fill it with: pip download -d .* numpy mpi4py"):
+        wheels(tmp_path)
+
+
+def test_wheels_and_requirements_without_prepare_are_refused(tmp_path: Path) -> None:
+    found = dse("deploy", tmp_path, "--platform", "local2", "--wheels", tmp_path)
+    assert found.sentences[0].startswith("--wheels and --requirements say what --prepare installs")
