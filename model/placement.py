@@ -1,0 +1,329 @@
+"""Placements: a graph of operators, each whole on one device, as papers on device placement have it.
+
+Devices are joined by channels, each of which moves one tensor at a time. An output goes to a device once, however many
+operators need it there; gradients flow the other way, one for each operand, those for one device in one transfer.
+Everything becomes tasks of ``model.events``: operators have the numbers 0 .. n, those of the backward pass follow,
+then come the transfers. Devices are the first resources, channels the others.
+
+Memory is counted after the simulation, along the order in which its tasks ended. It follows Andreassen (Optimizing
+device placement, 2020, section 3.1): weights stay; an output lies on its device until it has been sent and all that
+read it there are done, for good where nothing follows in time; a backward operator needs its operands again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numba import prange
+from numpy.typing import NDArray
+
+from model.arrays import Ints
+from model.compiled import allocating, inlined, kernel
+from model.events import Rules, Tasks, Times, simulate, state
+
+Bytes = NDArray[np.int64]
+
+CHUNK = 16
+"""Placements that share one thread's working memory."""
+
+
+class Work(NamedTuple):
+    """What is placed, and on what: ``n`` operators in topological order, ``E`` edges, ``D`` devices, ``R`` resources.
+
+    child_ptr, child:   (n + 1,), (E,) readers of an operator's output
+    parent_ptr, parent: (n + 1,), (E,) operands
+    time:     (passes, n, D) of an operator on a device; one pass: inference; a second one: training, its backward pass
+    transfer: (n, D, D) time of an operator's output (and of its gradient) from device to device
+    channel:  (D, D) resource that moves it, D .. R
+    resources: (R,) ones
+    output, weights: (n,) bytes
+    """
+
+    child_ptr: Ints
+    child: Ints
+    parent_ptr: Ints
+    parent: Ints
+    time: Times
+    transfer: Times
+    channel: Ints
+    resources: Ints
+    output: Bytes
+    weights: Bytes
+
+
+class Moves(NamedTuple):
+    """Transfers of one frame, numbered from 0, and how they are found.
+
+    source: (T,) task whose result moves; device: (T,) where it goes; uses: (T,) edges that it serves
+    carrier: (2, E) the transfer over an edge, -1: none; last: (D,) the latest transfer to a device
+    """
+
+    source: Ints
+    device: Ints
+    uses: Ints
+    carrier: Ints
+    last: Ints
+
+
+class Usage(NamedTuple):
+    """Memory: ``held`` (frames * n, D) future uses of an output on a device, ``now`` and ``peak`` (D,) bytes."""
+
+    held: Ints
+    now: Bytes
+    peak: Bytes
+
+
+def work(
+    children: Sequence[Sequence[int]],
+    parents: Sequence[Sequence[int]],
+    time: Times,
+    transfer: Times,
+    channel: Ints,
+    output: Bytes,
+    weights: Bytes,
+) -> Work:
+    """Arrays of ``Work``. children, parents: of each operator, in the order in which they are served"""
+    channels = np.ascontiguousarray(channel, dtype=np.int32)
+    devices = len(channels)
+    return Work(
+        *_rows(children),
+        *_rows(parents),
+        np.ascontiguousarray(time),
+        np.ascontiguousarray(transfer),
+        channels,
+        np.ones(max(devices, int(channels.max()) + 1), dtype=np.int32),
+        np.ascontiguousarray(output, dtype=np.int64),
+        np.ascontiguousarray(weights, dtype=np.int64),
+    )
+
+
+def _rows(lists: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
+    """Lists one after the other, with where each begins."""
+    ends = np.cumsum([0, *map(len, lists)])
+    return ends.astype(np.int32), np.array([i for row in lists for i in row], dtype=np.int32)
+
+
+def admitting(work: Work, in_flight: int, heap_ties: bool = False, wakeups: bool = False) -> Rules:
+    """``Rules`` for so many frames at once; one is let in when devices of operators without operands are idle."""
+    entry = np.flatnonzero(np.diff(work.parent_ptr) == 0).astype(np.int32)
+    return Rules(heap_ties, wakeups, in_flight, entry)
+
+
+def evaluate(work: Work, placements: Ints, rules: Rules, frames: int = 1) -> tuple[Times, Bytes]:
+    """Simulate each of ``(B, n)`` placements (a device for each operator) on all cores.
+
+    Returns (B,) time until all of the frames are done, and (B, D) bytes of the fullest moment of each device.
+    """
+    placements = np.ascontiguousarray(placements, dtype=np.int32)
+    times = np.empty(len(placements), dtype=work.time.dtype)
+    peaks = np.empty((len(placements), len(work.channel)), dtype=np.int64)
+    _evaluate(work, placements, rules, frames, times, peaks)
+    return times, peaks
+
+
+@allocating(parallel=True)
+def _evaluate(work: Work, placements: Ints, rules: Rules, frames: int, times: Times, peaks: Bytes) -> None:
+    for chunk in prange((len(placements) + CHUNK - 1) // CHUNK):
+        tasks, moves = room(work)
+        desk, memory = (
+            state(frames * len(tasks.lag), len(tasks.lanes), frames, work.time[0, 0, 0] * 0),
+            usage(work, frames),
+        )
+        for i in range(chunk * CHUNK, min(len(placements), (chunk + 1) * CHUNK)):
+            n = lower(work, placements[i], tasks, moves)
+            ended = simulate(tasks, n, frames, rules, desk)
+            times[i] = desk.stop[desk.order[ended - 1]]
+            walk(work, placements[i], moves, desk.order[:ended], n, memory)
+            peaks[i] = memory.peak
+
+
+@allocating()
+def room(work: Work) -> tuple[Tasks, Moves]:
+    """Memory for the tasks of any placement, with all that is the same for each of them."""
+    passes, n, devices = work.time.shape
+    edges, i = len(work.child), np.int32
+    most = passes * (n + edges)
+    needs = np.ones((1, most), dtype=i)
+    for op in range(n):
+        needs[0, op] = work.parent_ptr[op + 1] - work.parent_ptr[op]
+        if passes > 1:
+            needs[0, n + op] = max(1, work.child_ptr[op + 1] - work.child_ptr[op])
+    zero = work.time[0, 0, 0] * 0
+    tasks = Tasks(
+        np.full(most, zero),
+        np.zeros(most, i),
+        np.full(most, zero - 1),
+        needs,
+        np.zeros(most + 1, i),
+        np.zeros(passes * (n + 2 * edges), i),
+        np.zeros(passes * (n + 2 * edges), i),
+        work.resources,
+    )
+    moves = passes * edges
+    return tasks, Moves(
+        np.zeros(moves, i), np.zeros(moves, i), np.zeros(moves, i), np.zeros((passes, edges), i), np.zeros(devices, i)
+    )
+
+
+@allocating()
+def usage(work: Work, frames: int) -> Usage:
+    """Memory to count memory in."""
+    _, n, devices = work.time.shape
+    return Usage(np.zeros((frames * n, devices), np.int32), np.zeros(devices, np.int64), np.zeros(devices, np.int64))
+
+
+@kernel()
+def lower(work: Work, place: Ints, t: Tasks, m: Moves) -> int:
+    """The tasks of a placement: operators, then transfers; returns how many there are."""
+    passes, n, _ = work.time.shape
+    m.last[:] = -1
+    edge, moves = 0, 0
+    for p in range(passes):
+        ptr, near = (work.parent_ptr, work.parent) if p else (work.child_ptr, work.child)
+        for op in range(n):
+            task = p * n + op
+            t.duration[task], t.resource[task], t.first[task] = work.time[p, op, place[op]], place[op], edge
+            edge, moves = _hand_on(work, place, t, m, p, task, ptr, near, edge, moves)
+            if p == 0 and passes > 1 and ptr[op] == ptr[op + 1]:
+                t.to[edge] = n + op
+                edge += 1
+    _deliver(work, t, m, edge, moves)
+    return passes * n + moves
+
+
+@inlined
+def _hand_on(
+    work: Work, place: Ints, t: Tasks, m: Moves, p: int, task: int, ptr: Ints, near: Ints, edge: int, moves: int
+) -> tuple[int, int]:
+    """A result is used on its device, or moves to those where it is: one transfer each.
+
+    An output moves once, of the gradients in the second pass each one does.
+    """
+    passes, n, _ = work.time.shape
+    op, before = task - p * n, moves
+    here = place[op]
+    for use in range(ptr[op], ptr[op + 1]):
+        user = near[use]
+        there = place[user]
+        m.carrier[p, use] = -1
+        if there == here:
+            t.to[edge] = p * n + user
+            edge += 1
+        else:
+            move = m.last[there]
+            if move < before:
+                move, moves = moves, moves + 1
+                m.last[there], m.source[move], m.device[move], m.uses[move] = move, task, there, 0
+                t.duration[passes * n + move] = work.transfer[user if p else op, here, there]
+                t.resource[passes * n + move] = work.channel[here, there]
+                t.to[edge] = passes * n + move
+                edge += 1
+            elif p:
+                t.duration[passes * n + move] += work.transfer[user, here, there]
+            m.uses[move] += 1
+            m.carrier[p, use] = move
+    return edge, moves
+
+
+@inlined
+def _deliver(work: Work, t: Tasks, m: Moves, edge: int, moves: int) -> None:
+    """What a transfer brings is used by the operators that it is for."""
+    passes, n, _ = work.time.shape
+    for move in range(moves):
+        t.first[passes * n + move] = edge
+        edge += m.uses[move]
+        m.uses[move] = 0
+    t.first[passes * n + moves] = edge
+    for p in range(passes):
+        near = work.parent if p else work.child
+        for use in range(len(near)):
+            move = m.carrier[p, use]
+            if move >= 0:
+                t.to[t.first[passes * n + move] + m.uses[move]] = p * n + near[use]
+                m.uses[move] += 1
+
+
+@kernel()
+def walk(work: Work, place: Ints, m: Moves, order: Ints, n: int, u: Usage) -> None:
+    """Fill ``u.peak``: bytes of the fullest moment of each device. order: rows of ``n`` tasks a frame, as they ended"""
+    passes, ops, _ = work.time.shape
+    u.held[:], u.now[:] = 0, 0
+    for op in range(ops):
+        u.now[place[op]] += work.weights[op]
+    for device in range(len(u.now)):
+        u.peak[device] = u.now[device]
+    for row in order:
+        frame = row // n
+        task = row - frame * n
+        first = frame * ops
+        if task < ops:
+            _forward(work, place, u, first, task)
+        elif task < passes * ops:
+            _backward(work, place, u, first, task - ops)
+        else:
+            _move(work, place, m, u, first, task - passes * ops)
+
+
+@inlined
+def _forward(work: Work, place: Ints, u: Usage, first: int, op: int) -> None:
+    """An output is there. Inference: what nobody reads is a result and stays; operands go, after they were counted."""
+    inference = len(work.time) == 1
+    device, readers = place[op], work.child_ptr[op + 1] - work.child_ptr[op]
+    if readers or inference:
+        _keep(u, first + op, device, readers, work.output[op])
+    _count(u, device)
+    if inference:
+        _drop_operands(work, u, first, op, device)
+
+
+@inlined
+def _backward(work: Work, place: Ints, u: Usage, first: int, op: int) -> None:
+    """A gradient for each operand is there; operands and the gradients that came in go, before anything is counted."""
+    device = place[op]
+    for edge in range(work.parent_ptr[op], work.parent_ptr[op + 1]):
+        u.now[device] += work.output[work.parent[edge]]
+    u.now[device] -= work.output[op] * (work.child_ptr[op + 1] - work.child_ptr[op])
+    _drop_operands(work, u, first, op, device)
+    _count(u, device)
+
+
+@inlined
+def _move(work: Work, place: Ints, m: Moves, u: Usage, first: int, move: int) -> None:
+    """A transfer is done: what the sender kept for these readers is the receiver's."""
+    ops = work.time.shape[1]
+    op, device = m.source[move], m.device[move]
+    if op < ops:
+        _drop(u, first + op, place[op], m.uses[move], work.output[op])
+        _keep(u, first + op, device, m.uses[move], work.output[op])
+    else:
+        for edge in range(work.parent_ptr[op - ops], work.parent_ptr[op - ops + 1]):
+            if m.carrier[1, edge] == move:
+                u.now[place[op - ops]] -= work.output[work.parent[edge]]
+                u.now[device] += work.output[work.parent[edge]]
+    _count(u, device)
+
+
+@inlined
+def _drop_operands(work: Work, u: Usage, first: int, op: int, device: int) -> None:
+    for edge in range(work.parent_ptr[op], work.parent_ptr[op + 1]):
+        _drop(u, first + work.parent[edge], device, 1, work.output[work.parent[edge]])
+
+
+@inlined
+def _keep(u: Usage, row: int, device: int, uses: int, size: int) -> None:
+    u.held[row, device] = uses
+    u.now[device] += size
+
+
+@inlined
+def _drop(u: Usage, row: int, device: int, uses: int, size: int) -> None:
+    u.held[row, device] -= uses
+    if u.held[row, device] == 0:
+        u.now[device] -= size
+
+
+@inlined
+def _count(u: Usage, device: int) -> None:
+    u.peak[device] = max(u.peak[device], u.now[device])
