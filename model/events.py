@@ -119,16 +119,17 @@ def simulate(t: Tasks, n: int, frames: int, rules: Rules, w: State) -> int:
     """
     rows = frames * n
     _reset(t, n, frames, w)
-    entered = 1 if rules.in_flight else frames
+    size = entered = ended = 0
+    for _ in range(1 if rules.in_flight else frames):
+        size = _enter(t, n, rows, rules, w, size, entered, w.when[0] * 0)
+        entered += 1
     alive = entered
-    size = _enter(t, n, rows, rules, w, 0, 0, entered * n, w.when[0] * 0)
-    ended = 0
     while size:
         now, event = w.when[0], w.what[0]
         _pop(w.when, w.what, rules.heap_ties, size)
         size -= 1
         if event >= 2 * rows:
-            following = _take(w, event - 2 * rows)
+            following = _next(w, event - 2 * rows)
         else:
             row = event if event < rows else event - rows
             task, frame = _place(row, n)
@@ -148,7 +149,7 @@ def simulate(t: Tasks, n: int, frames: int, rules: Rules, w: State) -> int:
         if following >= 0:
             size = _start(t, n, rows, rules, w, size, following, now)
         if entered < frames and alive < rules.in_flight and _all_idle(t, rules, w):
-            size = _enter(t, n, rows, rules, w, size, entered * n, (entered + 1) * n, now)
+            size = _enter(t, n, rows, rules, w, size, entered, now)
             entered += 1
             alive += 1
     return ended
@@ -173,11 +174,12 @@ def _place(row: int, n: int) -> tuple[int, int]:
 
 
 @kernel()
-def _enter(t: Tasks, n: int, rows: int, rules: Rules, w: State, size: int, first: int, last: int, now: Any) -> int:
-    """Rows that need nothing are ready."""
-    for row in range(first, last):
-        if w.missing[row] == 0:
-            size = _ready(t, n, rows, rules, w, size, row, now)
+def _enter(t: Tasks, n: int, rows: int, rules: Rules, w: State, size: int, frame: int, now: Any) -> int:
+    """Tasks of a frame that need nothing are ready; others may have begun before it."""
+    needs = t.needs[min(frame, len(t.needs) - 1)]
+    for task in range(n):
+        if needs[task] == 0:
+            size = _ready(t, n, rows, rules, w, size, frame * n + task, now)
     return size
 
 
@@ -235,13 +237,21 @@ def _start(t: Tasks, n: int, rows: int, rules: Rules, w: State, size: int, row: 
 @inlined
 def _leave(t: Tasks, w: State, task: int) -> int:
     """A lane is done with a task: the row that it goes on with, or -1."""
-    resource = t.resource[task]
     following = -1
-    if resource >= 0:
-        following = _take(w, resource)
-        if following < 0:
-            w.idle[resource] += 1
+    if t.resource[task] >= 0:
+        following = _next(w, t.resource[task])
     return following
+
+
+@inlined
+def _next(w: State, resource: int) -> int:
+    """The row that a lane takes from the queue; -1: there is none, and it is idle."""
+    row = w.head[resource]
+    if row >= 0:
+        w.head[resource] = w.behind[row]
+    else:
+        w.idle[resource] += 1
+    return row
 
 
 @inlined
@@ -253,15 +263,6 @@ def _queue(w: State, resource: int, row: int) -> None:
     else:
         w.behind[w.tail[resource]] = row
     w.tail[resource] = row
-
-
-@inlined
-def _take(w: State, resource: int) -> int:
-    """The first row of a queue; -1 where it is empty."""
-    row = w.head[resource]
-    if row >= 0:
-        w.head[resource] = w.behind[row]
-    return row
 
 
 @inlined
