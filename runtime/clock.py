@@ -15,7 +15,7 @@ from typing import Callable
 
 import numpy as np
 
-from runtime.communicator import Communicator, spin, wait
+from runtime.communicator import Communicator, wait
 
 EXCHANGES = 100
 """With each host. On a host that gives ranks a share of a core in turns of 10 ms they outlast some of the turns."""
@@ -97,19 +97,18 @@ def _ask(communicator: Communicator, rank: int, count: int, now: Callable[[], fl
         answer.start()
         sent_s = now()
         question.start()
-        spin(answer.test)
+        wait(answer.test)
         found.append(Exchange(sent_s, float(there_s[0]), now()))
-        spin(question.test)
+        wait(question.test)
     return found
 
 
 def _answer(communicator: Communicator, count: int, now: Callable[[], float]) -> None:
-    """Rank 0 may be busy with other hosts at first."""
     nothing, there_s = np.zeros(1), np.zeros(1)
     question, answer = communicator.receiver(nothing, 0, TAG), communicator.sender(there_s, 0, TAG)
-    for turn in range(count):
+    for _ in range(count):
         question.start()
-        (spin if turn else wait)(question.test)
+        wait(question.test)
         there_s[0] = now()
         answer.start()
-        spin(answer.test)
+        wait(answer.test)

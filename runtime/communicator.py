@@ -48,8 +48,11 @@ class Communicator(Protocol):
     def sender(self, array: np.ndarray, dest: int, tag: int) -> Request:
         """A message with what is in ``array`` when it starts."""
 
+    def arrive(self) -> Request:
+        """Say that this rank is here; started already, and done when every rank has said so."""
+
     def barrier(self) -> None:
-        """Return when every rank is here, on all of them at nearly the same time."""
+        """Wait until every rank is here."""
 
     def gather(self, value: Any) -> list[Any] | None:
         """The values of all ranks, in order, on rank 0; ``None`` elsewhere."""
@@ -68,12 +71,6 @@ def wait(test: Callable[[], bool]) -> None:
         waited = time.perf_counter() - begin
         if waited > SPIN_S:
             time.sleep(min(max(waited * SHARE, SHORTEST_S), LONGEST_S))
-
-
-def spin(test: Callable[[], bool]) -> None:
-    """Return once ``test()`` is true, as soon as can be: only others that want the core delay it."""
-    while not test():
-        time.sleep(0)
 
 
 def as_bytes(array: np.ndarray) -> np.ndarray:

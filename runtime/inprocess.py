@@ -89,11 +89,15 @@ class InProcessCommunicator:
         box, data = self._world.mail[self.rank, dest, tag], as_bytes(array)
         return InProcessRequest(self._world, lambda: True, lambda: box.append(data.copy()))
 
-    def barrier(self) -> None:
-        """Wait until everybody has come here as often as this rank."""
+    def arrive(self) -> InProcessRequest:
+        """Done when everybody has come here as often as this rank."""
         self._world.arrived[self.rank] += 1
         turn = self._world.arrived[self.rank]
-        wait(InProcessRequest(self._world, lambda: min(self._world.arrived) >= turn).test)
+        return InProcessRequest(self._world, lambda: min(self._world.arrived) >= turn)
+
+    def barrier(self) -> None:
+        """Wait until every rank is here."""
+        wait(self.arrive().test)
 
     def gather(self, value: Any) -> list[Any] | None:
         """The values of all ranks on rank 0."""

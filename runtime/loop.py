@@ -1,8 +1,4 @@
-"""Frame after frame: start together, fill the inputs, run, keep the outputs, and hand all of it in at the end.
-
-The barrier comes before the inputs are filled: whoever waits for them has come out of it by then, and a frame begins
-as it does in use, with ranks that are ready for it.
-"""
+"""Frame after frame: start together, fill the inputs, run, keep the outputs, and hand all of it in at the end."""
 
 from __future__ import annotations
 
@@ -42,8 +38,7 @@ def run_frames(program: Program, rank: Rank, options: Options) -> None:
             if index == 0:
                 meter.start()
             if _together(index, options):
-                rank.shared.activity = "waiting for the other ranks"
-                rank.communicator.barrier()
+                _meet(lane.rank)
             _fill(source, index % options.frames, lane.rank)
             began = time.process_time()
             if options.stream:
@@ -77,6 +72,17 @@ def _compare(rank: Rank, options: Options) -> dict[int, Exchange]:
     """The clocks of the hosts, where anybody will look at times."""
     rank.shared.activity = "comparing clocks"
     return compare(rank.communicator) if options.report else {}
+
+
+def _meet(rank: Rank) -> None:
+    """Start a frame when all are done with the last one. Ranks with an input come last: it then finds the others
+    waiting for it, as in use, however long after one another they leave the barrier.
+    """
+    rank.shared.activity = "waiting for the other ranks"
+    rank.communicator.barrier()
+    rank.pending.append(rank.communicator.arrive())
+    if rank.inputs:
+        rank.wait()
 
 
 def _fill(source: Frames, index: int, rank: Rank) -> None:

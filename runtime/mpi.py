@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from runtime.communicator import as_bytes, spin, wait
+from runtime.communicator import as_bytes, wait
 
 PREFIX = "cleave: "
 """Marks the one line that matters on standard error, among what mpirun says."""
@@ -30,13 +30,16 @@ PR_SET_TIMERSLACK = 29
 
 
 class MpiRequest:
-    """A persistent MPI request. ``size_bytes``: that a message must have when it comes."""
+    """An MPI request. ``size_bytes``: that a message must have when it comes."""
 
     def __init__(self, request: Any, size_bytes: int | None = None) -> None:
         self._request = request
         self._size_bytes = size_bytes
         self._status = MPI.Status()
-        self.start = request.Start
+
+    def start(self) -> None:
+        """Of a persistent one."""
+        self._request.Start()
 
     def test(self) -> bool:
         """True when the message is through; a received message of another length is an error."""
@@ -70,10 +73,13 @@ class MpiCommunicator:
         """A message with what is in ``array`` when it starts."""
         return MpiRequest(self._world.Send_init([as_bytes(array), MPI.BYTE], dest, tag))
 
+    def arrive(self) -> MpiRequest:
+        """Say that this rank is here; started already, and done when every rank has said so."""
+        return MpiRequest(self._world.Ibarrier())
+
     def barrier(self) -> None:
-        """Wait patiently until all are here, then once more without sleeping, so that all leave together."""
-        wait(self._world.Ibarrier().Test)
-        spin(self._world.Ibarrier().Test)
+        """Wait until every rank is here."""
+        wait(self.arrive().test)
 
     def gather(self, value: Any) -> list[Any] | None:
         """The values of all ranks on rank 0."""

@@ -140,8 +140,12 @@ class Rank:
     def finish(self) -> None:
         """End a frame: wait until all that was sent has left, so that the buffers may change."""
         with self.doing(SEND, "the rest"):
-            for request in self.pending:
-                wait(request.test)
+            self.wait()
+
+    def wait(self) -> None:
+        """Until all that is pending is done."""
+        for request in self.pending:
+            wait(request.test)
         self.pending.clear()
 
     @contextmanager

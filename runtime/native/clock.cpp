@@ -22,22 +22,21 @@ static Exchange ask(Communicator& communicator, int rank) {
         Request answer = communicator.receive(reinterpret_cast<char*>(&found.there_s), sizeof(double), rank, TAG);
         found.sent_s = now_s();
         Request question = communicator.send(nothing, sizeof nothing, rank, TAG);
-        answer.spin();
+        answer.wait();
         found.back_s = now_s();
-        question.spin();
+        question.wait();
         if (turn == 0 || found.uncertainty_s() < best.uncertainty_s()) best = found;
     }
     return best;
 }
 
-// Rank 0 may be busy with other hosts at first.
 static void answer(Communicator& communicator) {
     for (int turn = 0; turn < EXCHANGES; ++turn) {
         char nothing[sizeof(double)];
         Request question = communicator.receive(nothing, sizeof nothing, 0, TAG);
-        turn == 0 ? question.wait() : question.spin();
+        question.wait();
         const double there_s = now_s();
-        communicator.send(reinterpret_cast<const char*>(&there_s), sizeof there_s, 0, TAG).spin();
+        communicator.send(reinterpret_cast<const char*>(&there_s), sizeof there_s, 0, TAG).wait();
     }
 }
 

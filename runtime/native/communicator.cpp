@@ -57,10 +57,6 @@ void Request::wait() {
     wait_for([this] { return test(); });
 }
 
-void Request::spin() {
-    while (!test()) std::this_thread::yield();
-}
-
 Communicator::Communicator() {
     int level;
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level);
@@ -102,13 +98,10 @@ Request Communicator::send(const char* data, size_t bytes, int dest, int tag) {
     return {request, 0};
 }
 
-// Wait patiently until all are here, then once more without sleeping, so that all leave together.
-void Communicator::barrier() {
+Request Communicator::arrive() {
     MPI_Request request;
     check(MPI_Ibarrier(MPI_COMM_WORLD, &request));
-    Request(request, 0).wait();
-    check(MPI_Ibarrier(MPI_COMM_WORLD, &request));
-    Request(request, 0).spin();
+    return {request, 0};
 }
 
 std::vector<std::string> Communicator::gather(const std::string& bytes) {

@@ -18,7 +18,6 @@ public:
     Request() = default;
     Request(MPI_Request request, size_t expected) : request_(request), expected_(expected) {}
     void wait();  // until it has arrived, or has left; poll briefly, then sleep a little longer each time
-    void spin();  // the same as soon as can be: only others that want the core delay it
 
 private:
     bool test();
@@ -33,7 +32,8 @@ public:
     ~Communicator();
     Request receive(char* data, size_t bytes, int source, int tag);
     Request send(const char* data, size_t bytes, int dest, int tag);
-    void barrier();
+    Request arrive();  // say that this rank is here; done when every rank has said so
+    void barrier() { arrive().wait(); }
     std::vector<std::string> gather(const std::string& bytes);  // of all ranks in order, on rank 0; empty elsewhere
     void progress(bool active);  // whether messages have to move on although this thread is about to compute
     [[noreturn]] void abort(const std::string& message);  // end every rank; one line that says why

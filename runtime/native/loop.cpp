@@ -1,7 +1,4 @@
 // Frame after frame: start together, fill the inputs, run, keep the outputs, and hand all of it in at the end.
-//
-// The barrier comes before the inputs are filled: whoever waits for them has come out of it by then, and a frame begins
-// as it does in use, with ranks that are ready for it.
 #include <malloc.h>
 #include <sys/mman.h>
 
@@ -47,6 +44,15 @@ static std::map<int, Exchange> compared(Rank& rank, const Options& options) {
     return options.report.empty() ? std::map<int, Exchange>() : compare(rank.communicator);
 }
 
+// Start a frame when all are done with the last one. Ranks with an input come last: it then finds the others waiting
+// for it, as in use, however long after one another they leave the barrier.
+static void meet(Rank& rank) {
+    rank.shared.activity = "waiting for the other ranks";
+    rank.communicator.barrier();
+    rank.pending.push_back(rank.communicator.arrive());
+    if (!rank.inputs.empty()) rank.wait();
+}
+
 static void fill(const Frames& source, long index, Rank& rank) {
     std::string names;
     for (const Buffer* buffer : rank.inputs) names += (names.empty() ? "" : ", ") + buffer->name;
@@ -78,10 +84,7 @@ static Account run_all(std::vector<Lane>& lanes, const Frames& source, const Opt
         Lane& lane = lanes[turn];
         lane.rank->records.clear();
         if (!lane.rank->pending.empty()) lane.rank->finish();  // of the frame before the last, in a stream
-        if (together(index, options)) {
-            lane.rank->shared.activity = "waiting for the other ranks";
-            lane.rank->communicator.barrier();
-        }
+        if (together(index, options)) meet(*lane.rank);
         fill(source, (index + options.frames * options.warmup) % options.frames, *lane.rank);
         const double began = processor_s();
         if (options.stream) work_ahead(lane, lanes[1 - turn], index + 1 == options.frames);

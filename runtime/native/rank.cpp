@@ -104,9 +104,11 @@ void Rank::post() {
 }
 
 void Rank::finish() {
-    doing(SEND, "the rest", [this] {
-        for (Request& request : pending) request.wait();
-    });
+    doing(SEND, "the rest", [this] { wait(); });
+}
+
+void Rank::wait() {
+    for (Request& request : pending) request.wait();
     pending.clear();
 }
 

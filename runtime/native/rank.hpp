@@ -109,6 +109,7 @@ public:
     Send& send(Buffer& buffer, Intervals box, int dest, int tag);
     void post();    // the receives of a coming frame, although messages of an earlier one may not have left yet
     void finish();  // a frame: wait until all that was sent has left, so that the buffers may change
+    void wait();    // until all that is pending is done
     void doing(const std::string& kind, const std::string& name, const std::function<void()>& action,
                Message message = {});  // record a span
 
