@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +13,8 @@ import pytest
 from dse.testbed import lifecycle, machine, spec, state
 from runtime.errors import CleaveError
 from tests.cluster import OWN, Cluster, skip_unless_possible
-from tests.command import PROGRAM, Said, done, dse
+from tests.command import Said, done, dse
+from tests.dse.testbed import dying
 
 pytestmark = pytest.mark.cluster
 
@@ -166,19 +164,33 @@ def test_a_server_that_never_answers_is_told_with_its_last_words(two: Path, monk
     assert traces(two.parent) == before
 
 
-@pytest.mark.parametrize("begun", ["state.json", "two/pid"])
-def test_after_an_up_that_was_killed_half_way_down_removes_all(two: Path, begun: str) -> None:
+def test_after_an_up_that_was_killed_anywhere_down_removes_all(two: Path) -> None:
+    before, out = traces(two.parent), two.parent / "box"
+    changes = dying.up(two, out, NAME, before=0)
+    assert changes
+    lifecycle.down(NAME)
+    for number in places(changes):
+        assert dying.up(two, out, NAME, number) is None
+        assert put_up(two).code == 2, "what is left stands in the way"
+        assert done("testbed", "down", "--name", NAME) == f"took down {NAME}\n"
+        assert traces(two.parent) == before, number
+
+
+def test_after_a_down_that_was_killed_anywhere_another_one_removes_the_rest(two: Path) -> None:
     before = traces(two.parent)
-    words = ["testbed", "up", "--spec", str(two), "--out", str(two.parent / "box"), "--name", NAME]
-    with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.DEVNULL) as process:
-        limit = time.monotonic() + 20
-        while not (state.ROOT / NAME / begun).exists() and time.monotonic() < limit:
-            time.sleep(0.001)
-        process.send_signal(signal.SIGKILL)
-    assert (state.ROOT / NAME / begun).exists()
-    assert put_up(two).code == 2, "what is left stands in the way"
-    assert done("testbed", "down", "--name", NAME) == f"took down {NAME}\n"
-    assert traces(two.parent) == before
+    assert put_up(two).code == 0
+    changes = dying.down(NAME, before=0)
+    assert changes
+    for number in places(changes):
+        assert put_up(two).code == 0
+        assert dying.down(NAME, number) is None
+        lifecycle.down(NAME)
+        assert traces(two.parent) == before, number
+
+
+def places(changes: int) -> range:
+    """Some changes to die before, the first that leaves something among them; all would take minutes."""
+    return range(4, changes + 1, int(os.environ.get("TESTBED_KILLS_EVERY", changes // 5)))
 
 
 def test_a_testbed_that_never_got_to_its_state_file_is_shown_and_removed(two: Path) -> None:
