@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import os
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
@@ -33,6 +34,23 @@ FORMAT = "cleave-bundle"
 VERSION = 1
 USE, GATHER = JOINS = ("use", "gather")
 """Where the parts of a split layer are joined: on each device that uses them, or on one that passes them on."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a mapping is made into a bundle.
+
+    join:   where the parts of a layer are put together, ``USE`` (where they are used) or ``GATHER`` (as AutoDiCE does)
+    target: what the programs are written in
+    note:   what else ``bundle.json`` keeps of where the mapping comes from, plain data
+    """
+
+    join: str = USE
+    target: str = render.PYTHON
+    note: dict[str, Any] = field(default_factory=dict)
+
+
+PLAIN = Form()
 
 
 @dataclass(frozen=True)
@@ -60,50 +78,48 @@ def source(graph: Graph, folded: bool, shapes: dict[str, tuple[int, ...]]) -> So
 
 
 def write_bundle(
-    graph: Graph,
-    platform: Platform,
-    mapping: Mapping,
-    origin: Source,
-    out: Path,
-    force: bool,
-    join: str = USE,
-    target: str = render.PYTHON,
+    graph: Graph, platform: Platform, mapping: Mapping, origin: Source, out: Path, force: bool, form: Form = PLAIN
 ) -> Plan:
     """Make a bundle in the folder ``out``; returns its plan. ``CleaveError`` for a mapping that does not check."""
     checked(mapping, graph, platform, "mapping")
     with fresh(out, force) as folder:
-        return fill(folder, graph, platform, mapping, origin, join, target)
+        return fill(folder, graph, platform, mapping, origin, form)
 
 
-def fill(
-    folder: Path,
-    graph: Graph,
-    platform: Platform,
-    mapping: Mapping,
-    origin: Source,
-    join: str = USE,
-    target: str = render.PYTHON,
-) -> Plan:
-    """Write a bundle of a checked mapping into an existing folder; returns its plan.
-
-    join: where the parts of a layer are put together, ``USE`` (where they are used) or ``GATHER`` (as AutoDiCE does)
-    target: what the programs are written in
-    """
+def fill(folder: Path, graph: Graph, platform: Platform, mapping: Mapping, origin: Source, form: Form = PLAIN) -> Plan:
+    """Write a bundle of a checked mapping into an existing folder; returns its plan."""
     (folder / "mapping.json").write_text(mapping.to_json(graph, platform))
-    if join == GATHER:
-        graph, mapping = gathered(graph, mapping)
+    graph, mapping = _joined(graph, mapping, form)
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # hashing and copying need no interpreter
         source_hash = pool.submit(lambda: origin.blake3)
         planned = plan(graph, platform, mapping)
-        render.write(render.render(planned.plan, target), folder)
-        hashes = _write_segments(pool, folder, graph, planned, apart=target == render.CPP)
+        render.write(render.render(planned.plan, form.target), folder)
+        hashes = _write_segments(pool, folder, graph, planned, apart=form.target == render.CPP)
     names = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
     files = {name: hashes.get(name) or file_hash(folder / name) for name in names}
     cnn = {"path": str(origin.path), "blake3": source_hash.result(), "folded": origin.folded, "shapes": origin.shapes}
-    body = {"format": FORMAT, "version": VERSION, "cnn": cnn, "platform": platform.name, "join": join, "target": target}
-    body["files"] = files
+    body = {"format": FORMAT, "version": VERSION, "cnn": cnn, "platform": platform.name, **asdict(form), "files": files}
     (folder / "bundle.json").write_text(json.dumps(body, indent=1) + "\n")
     return planned.plan
+
+
+def is_there(
+    folder: Path, graph: Graph, platform: Platform, mapping: Mapping, origin: Source, form: Form = PLAIN
+) -> bool:
+    """Whether a folder holds a bundle already that does just what ``fill`` would have it do."""
+    try:
+        made_from, made = read_bundle(folder)
+        text = (folder / "plan.json").read_text()
+    except (CleaveError, OSError):
+        return False
+    graph, mapping = _joined(graph, mapping, form)
+    same = (made_from.blake3, made) == (origin.blake3, form)
+    return same and text == plan(graph, platform, mapping).plan.to_json()
+
+
+def _joined(graph: Graph, mapping: Mapping, form: Form) -> tuple[Graph, Mapping]:
+    """What is lowered: where parts are gathered, with the layers that do it."""
+    return gathered(graph, mapping) if form.join == GATHER else (graph, mapping)
 
 
 def _write_segments(pool: Executor, folder: Path, graph: Graph, planned: Planned, apart: bool) -> dict[str, str]:
@@ -119,8 +135,8 @@ def _write_segments(pool: Executor, folder: Path, graph: Graph, planned: Planned
     return {name: digest for files in written for name, digest in files.items()}
 
 
-def read_source(bundle: Path) -> Source:
-    """What a bundle was made from. ``CleaveError`` where the folder is no bundle."""
+def read_bundle(bundle: Path) -> tuple[Source, Form]:
+    """What a bundle was made from, and how. ``CleaveError`` where the folder is no bundle."""
     file = bundle / "bundle.json"
     try:
         body = json.loads(file.read_text())
@@ -128,11 +144,17 @@ def read_source(bundle: Path) -> Source:
         if body["format"] != FORMAT or body["version"] != VERSION:
             raise CleaveError(f"{file}: is no {FORMAT} of version {VERSION}")
         shapes = {name: tuple(shape) for name, shape in cnn["shapes"].items()}
-        return Source(Path(cnn["path"]), cnn["folded"], shapes, cnn["blake3"])
+        form = Form(**{name: body[name] for name in asdict(PLAIN) if name in body})
+        return Source(Path(cnn["path"]), cnn["folded"], shapes, cnn["blake3"]), form
     except OSError as error:
         raise CleaveError(f"{bundle}: is no bundle (no bundle.json in it); make one with dse generate") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CleaveError(f"{file}: is no description of a bundle that this version can read") from error
+
+
+def read_source(bundle: Path) -> Source:
+    """The first of what ``read_bundle`` reads."""
+    return read_bundle(bundle)[0]
 
 
 def check_source(bundle: Path, cnn: Path | None = None) -> Path:

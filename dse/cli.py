@@ -15,34 +15,29 @@ from codegen.render import TARGETS
 from codegen.verify import verify as verify_bundle
 from dse import cli_cluster, cli_run, cli_testbed, ending, show
 from dse import run as job
+from dse.cli_group import grouped
 from dse.cli_options import (
     BundleArgument,
-    ChannelsOption,
-    CnnOption,
     DryRunOption,
-    FoldOption,
     ForceOption,
-    HorizontalOption,
+    Images,
     InputOption,
     JoinOption,
     JsonOption,
-    MappingOption,
-    MeanOption,
+    Network,
+    Placement,
     PlatformOption,
-    ScaleOption,
     SeedOption,
-    ShapeOption,
     TargetOption,
+    WholeOption,
     check_bundle,
     console,
     one_of,
-    pixels,
     print_json,
 )
-from dse.inputs import Cnn, cnn_path, read_cnn, read_text
+from dse.inputs import cnn_path
 from model import autodice
 from model.gather import gathered
-from model.mapping import Mapping
 from model.platform import Platform
 from model.priced import priced
 from runtime.errors import CleaveError
@@ -84,14 +79,10 @@ def options(
 
 
 @app.command()
-def inspect(
-    cnn: CnnOption,
-    shape: ShapeOption = [],
-    fold: FoldOption = False,
-    as_json: JsonOption = False,
-) -> None:
+@grouped
+def inspect(network: Network, as_json: JsonOption = False) -> None:
     """Print the layers of a CNN. Index, name, operator, output shape, MACs, weights, and how each can be split."""
-    graph = read_cnn(cnn, shape, fold).graph
+    graph = network.read().graph
     rows = show.layer_rows(graph)
     if as_json:
         print_json({"cnn": graph.name, "inputs": graph.inputs, "outputs": graph.outputs, "layers": rows})
@@ -130,57 +121,47 @@ def models(
     print_json([str(file) for file in files]) if as_json else show.line(console, "\n".join(map(str, files)))
 
 
-def _mapping(cnn: Cnn, cluster: Platform, mapping: Path, horizontal: Path | None) -> Mapping:
-    text = read_text(mapping, "mapping")
-    more = read_text(horizontal, "horizontal.json") if horizontal else None
-    return autodice.read_mapping(text, more, cnn.graph, cluster, str(mapping), str(horizontal or "horizontal.json"))
-
-
 app.command()(cli_run.run)
 
 
 @app.command()
+@grouped
 def generate(
-    cnn: CnnOption,
+    network: Network,
     platform: PlatformOption,
-    mapping: MappingOption,
+    placement: Placement,
     out: Annotated[Path, typer.Option("--out", help="Folder of the bundle")],
-    horizontal: HorizontalOption = None,
     join: JoinOption = "use",
     target: TargetOption = "python",
-    shape: ShapeOption = [],
-    fold: FoldOption = False,
     force: ForceOption = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Make a bundle from a mapping. Submodels, plan, one program a rank, rankfile and hostfile."""
-    loaded, cluster = read_cnn(cnn, shape, fold), Platform.from_file(platform)
-    found = _mapping(loaded, cluster, mapping, horizontal)
+    loaded = network.read()
+    found, cluster = placement.read(loaded, Platform.from_file(platform))
     one_of("--join", join, bundles.JOINS), one_of("--target", target, TARGETS)
     job.check_place(out, force)
     if dry_run:
         show.line(console, f"dry run: the mapping is right; would write {out}")
         return
-    made = bundles.write_bundle(loaded.graph, cluster, found, loaded.source, out, force, join, target)
+    made = bundles.write_bundle(loaded.graph, cluster, found, loaded.source, out, force, bundles.Form(join, target))
     rows = show.rank_rows(made)
     print_json({"bundle": str(out), "ranks": rows}) if as_json else show.ranks(console, rows, out)
 
 
 @app.command()
+@grouped
 def price(
-    cnn: CnnOption,
+    network: Network,
     platform: PlatformOption,
-    mapping: MappingOption,
-    horizontal: HorizontalOption = None,
+    placement: Placement,
     join: JoinOption = "use",
-    shape: ShapeOption = [],
-    fold: FoldOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Price a mapping, and show where its time, memory and energy go."""
-    loaded, cluster = read_cnn(cnn, shape, fold), Platform.from_file(platform)
-    found = _mapping(loaded, cluster, mapping, horizontal)
+    loaded = network.read()
+    found, cluster = placement.read(loaded, Platform.from_file(platform))
     graph = loaded.graph
     if one_of("--join", join, bundles.JOINS) == bundles.GATHER:
         graph, found = gathered(graph, found)
@@ -192,22 +173,20 @@ def price(
 
 
 @app.command()
+@grouped
 def convert(
-    cnn: CnnOption,
+    network: Network,
     platform: PlatformOption,
-    mapping: MappingOption,
+    placement: Placement,
     out: Annotated[Path, typer.Option("--out", help="New folder for the files")],
-    horizontal: HorizontalOption = None,
     to: Annotated[str, typer.Option("--to", help="autodice, or cleave")] = "autodice",
-    shape: ShapeOption = [],
-    fold: FoldOption = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Turn a mapping into AutoDiCE's two files, or back."""
     one_of("--to", to, ("autodice", "cleave"))
-    loaded, cluster = read_cnn(cnn, shape, fold), Platform.from_file(platform)
-    found = _mapping(loaded, cluster, mapping, horizontal)
+    loaded = network.read()
+    found, cluster = placement.read(loaded, Platform.from_file(platform))
     files = {"mapping.json": found.to_json(loaded.graph, cluster)}
     if to == "autodice":
         files["mapping.json"], files["horizontal.json"] = autodice.write(found, loaded.graph, cluster)
@@ -225,21 +204,21 @@ def convert(
 
 
 @app.command()
+@grouped
 def verify(
     bundle: BundleArgument,
-    cnn: Annotated[str | None, typer.Option("--cnn", help="The whole model, if it has moved")] = None,
+    *,
+    cnn: WholeOption = None,
     frames: Annotated[
         int | None, typer.Option(min=1, help="Frames to compare [all of --input; 3 random ones]", show_default=False)
     ] = None,
     seed: SeedOption = 0,
     input: InputOption = None,
-    mean: MeanOption = "0",
-    scale: ScaleOption = "1",
-    channels: ChannelsOption = "rgb",
+    images: Images,
     as_json: JsonOption = False,
 ) -> None:
     """Run a bundle here and compare its answer with the whole model's. One MPI process a rank."""
-    how = pixels(mean, scale, channels)
+    how = images.pixels
     check_bundle(bundle)
     path = bundles.check_source(bundle, cnn_path(cnn) if cnn else None)
     found = verify_bundle(bundle, path, frames=frames, seed=seed, input=input, pixels=how)
@@ -251,24 +230,24 @@ def verify(
 
 
 @app.command()
+@grouped
 def infer(
     bundle: BundleArgument,
     input: Annotated[
         str, typer.Option("--input", metavar="PATH", help="Frames: .npz, .npy, .raw, an image, or a folder of these")
     ],
     output: Annotated[Path, typer.Option("--output", metavar="FILE.npz", help="New file for the results")],
+    *,
     frames: Annotated[
         int | None, typer.Option(min=1, help="How many, round and round [all of --input]", show_default=False)
     ] = None,
-    mean: MeanOption = "0",
-    scale: ScaleOption = "1",
-    channels: ChannelsOption = "rgb",
+    images: Images,
     force: ForceOption = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a bundle here on your frames and keep its results. An array for each output, first axis = frame."""
-    how = pixels(mean, scale, channels)
+    how = images.pixels
     check_bundle(bundle)
     job.check_file(output, ".npz", force)
     options = Options(input=input, output=str(output), provider=CPU, pixels=how)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,10 @@ import typer
 from rich.console import Console
 
 from codegen import bundle as bundles
+from dse.inputs import Cnn, read_cnn, read_text
+from model import autodice, autodice_cores
+from model.mapping import Mapping
+from model.platform import Platform
 from runtime.errors import CleaveError
 from runtime.images import ORDERS, Pixels, numbers
 
@@ -26,6 +31,7 @@ DryRunOption = Annotated[
 ]
 
 CnnOption = Annotated[str, typer.Option("--cnn", help="ONNX file, or zoo:NAME (see dse models)")]
+WholeOption = Annotated[str | None, typer.Option("--cnn", help="The whole model, if it has moved")]
 ShapeOption = Annotated[list[str], typer.Option("--shape", help="Size of a dynamic input: NAME=1,3,224,224")]
 FoldOption = Annotated[bool, typer.Option("--fold/--no-fold", help="Fold BatchNormalization into convolutions")]
 MappingOption = Annotated[Path, typer.Option("--mapping", help="Mapping: this program's form or AutoDiCE's")]
@@ -49,6 +55,50 @@ BundleArgument = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class Network:
+    """The CNN, as options name it."""
+
+    cnn: CnnOption
+    shape: ShapeOption = field(default_factory=list)
+    fold: FoldOption = False
+
+    def read(self) -> Cnn:
+        """Load it."""
+        return read_cnn(self.cnn, self.shape, self.fold)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A mapping, as options name its files."""
+
+    mapping: MappingOption
+    horizontal: HorizontalOption = None
+
+    def read(self, cnn: Cnn, platform: Platform) -> tuple[Mapping, Platform]:
+        """Read it, in our form or in AutoDiCE's; with the platform, its CPUs divided as AutoDiCE's form asks."""
+        text = read_text(self.mapping, "mapping")
+        more = read_text(self.horizontal, "horizontal.json") if self.horizontal else None
+        where = (str(self.mapping), str(self.horizontal or "horizontal.json"))
+        cluster = autodice_cores.platform_of(text, platform, where[0])
+        return autodice.read_mapping(text, more, cnn.graph, cluster, *where), cluster
+
+
+@dataclass(frozen=True)
+class Images:
+    """How images become frames, as options say it."""
+
+    mean: MeanOption = "0"
+    scale: ScaleOption = "1"
+    channels: ChannelsOption = "rgb"
+
+    @property
+    def pixels(self) -> Pixels:
+        """``CleaveError`` for options that cannot be."""
+        order = one_of("--channels", self.channels, ORDERS)
+        return Pixels(_numbers("--mean", self.mean), _numbers("--scale", self.scale), order)
+
+
 def print_json(body: Any) -> None:
     """One JSON value, for machines."""
     sys.stdout.write(json.dumps(body, indent=1) + "\n")
@@ -59,12 +109,6 @@ def one_of(option: str, text: str, known: Sequence[str]) -> str:
     if text not in known:
         raise CleaveError(f"{option} {text}: must be one of {', '.join(known)}")
     return text
-
-
-def pixels(mean: str, scale: str, channels: str) -> Pixels:
-    """How images become frames, as three options say it."""
-    order = one_of("--channels", channels, ORDERS)
-    return Pixels(_numbers("--mean", mean), _numbers("--scale", scale), order)
 
 
 def _numbers(option: str, text: str) -> tuple[float, ...]:

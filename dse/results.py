@@ -74,6 +74,11 @@ def _part(shard: Shard) -> list[int]:
     return [shard.device, shard.start, shard.stop, *([shard.axis] if shard.axis != CHANNELS else [])]
 
 
+def devices_of(entries: Sequence[Any]) -> set[int]:
+    """The devices of a mapping that ``compact`` wrote."""
+    return {device for entry in entries for device in ([entry] if isinstance(entry, int) else [p[0] for p in entry])}
+
+
 def from_compact(graph: Graph, entries: Sequence[Any]) -> Mapping:
     """The mapping that ``compact`` wrote."""
     shards = []

@@ -186,7 +186,7 @@ def _ship(
     say(f"{point.name}: cutting the model for {len(point.mapping.devices)} ranks")
     place = draft / point.name
     place.mkdir()
-    bundle.fill(place, cnn.graph, platform, point.mapping, cnn.source, target=target)
+    bundle.fill(place, cnn.graph, platform, point.mapping, cnn.source, bundle.Form(target=target))
     if not check:
         return point
     say(f"{point.name}: running {len(point.mapping.devices)} MPI ranks here")

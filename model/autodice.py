@@ -1,7 +1,7 @@
 """AutoDiCE's mapping: two JSON files, read strictly, and written where a mapping can be said in them.
 
 ``mapping.json``: ``{"edge00_cpu0123": ["conv1", "relu1"], "edge01_gpu": ["conv2"]}``: a key is host, unit and one
-digit a core, in any order; a layer that is split stands under each of its devices.
+digit a core, in any order, or a host that has one CPU; a layer that is split stands under each of its devices.
 
 ``horizontal.json``: ``{"conv2": ["lop", [128, 256], ["edge00_cpu0123", "edge01_gpu"]]}``: where the part of each
 device ends, in output channels. A last point of 65535 is the end of the layer, as in AutoDiCE's own examples.
@@ -47,14 +47,14 @@ def read_mapping(
     horizontal_where: str = "horizontal.json",
 ) -> Mapping:
     """Read a mapping in either form, our own or AutoDiCE's; ``CleaveError`` with every problem."""
-    if not _is_ours(mapping_text):
+    if not is_ours(mapping_text):
         return read(mapping_text, horizontal_text, graph, platform, where, horizontal_where)
     if horizontal_text is not None:
         raise CleaveError(f"{horizontal_where}: goes with a mapping in AutoDiCE's form; {where} says its splits itself")
     return Mapping.from_json(mapping_text, graph, platform, where)
 
 
-def _is_ours(text: str) -> bool:
+def is_ours(text: str) -> bool:
     """Whether the text is an object that says what form it has; AutoDiCE's do not."""
     try:
         body = json.loads(text)

@@ -12,6 +12,12 @@ from model.platform import Device, Platform
 from runtime.errors import CleaveError
 
 
+def cores_of(key: str, host: str) -> tuple[int, ...] | None:
+    """The cores of a host that a key names, one digit each, in any order; older files write ``arm`` for ``cpu``."""
+    stem = key.rstrip("0123456789")
+    return tuple(sorted(map(int, key[len(stem) :]))) if stem in (f"{host}_cpu", f"{host}_arm") else None
+
+
 @dataclass(frozen=True, eq=False)
 class Names:
     """Names of the layers of one graph and of the devices of one platform."""
@@ -50,16 +56,28 @@ class Names:
 
     def device(self, key: str) -> int:
         """Index of the device that a key names; ``CleaveError`` if it is not on the platform."""
-        spoken = (i for i, device in enumerate(self.platform.devices) if self._in_any_order(device, key))
+        spoken = (i for i, device in enumerate(self.platform.devices) if self._meant(device, key))
         found = next(spoken, -1)
-        return found if found >= 0 else self.platform.index(key)
+        try:
+            return found if found >= 0 else self.platform.index(key)
+        except CleaveError as error:
+            raise CleaveError(f"{error}{self._advice(key)}") from None
 
-    def _in_any_order(self, device: Device, key: str) -> bool:
-        """Whether a key is the CPU's host and cores, one digit a core; older files write ``arm`` for ``cpu``."""
+    def _meant(self, device: Device, key: str) -> bool:
+        """Whether a key is the CPU's host and cores, or the host alone, which has no other CPU."""
         host = self.platform.hosts[device.host].name
-        stem = key.rstrip("0123456789")
-        cores = sorted(int(digit) for digit in key[len(stem) :])
-        return device.unit == "cpu" and stem in (f"{host}_cpu", f"{host}_arm") and cores == list(device.cores)
+        alone = key == host and [d.host for d in self.platform.devices if d.unit == "cpu"].count(device.host) == 1
+        return device.unit == "cpu" and (alone or cores_of(key, host) == device.cores)
+
+    def _advice(self, key: str) -> str:
+        """What to write in the platform file, where a key is a host of it with other cores."""
+        for host in self.platform.hosts:
+            cores = cores_of(key, host.name)
+            if cores and len(set(cores)) == len(cores):
+                return f"; say in the platform file which cores it has: {host.name}, slots={'+'.join(map(str, cores))}"
+            if key == f"{host.name}_gpu":
+                return f"; say in the platform file what drives it: {host.name}, gpu=NAME (CUDA)"
+        return ""
 
     @cached_property
     def _layers(self) -> dict[str, list[Layer]]:

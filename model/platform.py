@@ -9,7 +9,7 @@ With a core over 9 the digits would be ambiguous, and ranges stand instead: ``pc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.resources import files
 from itertools import groupby
@@ -134,6 +134,15 @@ class Platform:
             raise CleaveError(f"device {device_name!r} is not on the platform (it has {', '.join(names)})")
         return names.index(device_name)
 
+    def without(self, names: tuple[str, ...]) -> Platform:
+        """The platform without some of its hosts; what is left keeps its names and its order."""
+        left = [i for i, host in enumerate(self.hosts) if host.name not in names]
+        devices = [device for device in self.devices if device.host in left]
+        pools = sorted({*left, *(device.pool for device in devices)})
+        moved = (replace(d, host=left.index(d.host), pool=pools.index(d.pool)) for d in devices)
+        hosts = tuple(self.hosts[i] for i in left)
+        return Platform(self.name, hosts, tuple(moved), tuple(self.pools[i] for i in pools))
+
     def bandwidth(self) -> NDArray[np.float64]:
         """``(D, D)`` bytes/s from device to device.
 
@@ -233,7 +242,7 @@ def _cpu(sheet: Sheet, line: Line, host: int) -> Device:
     unstated: tuple[int, ...] = () if "slots" in fields else (0,)
     cores = sheet.value(fields, "slots", form.cores, unstated)
     return Device(
-        name=f"{line.host}_cpu{_core_text(cores)}",
+        name=f"{line.host}_cpu{core_text(cores)}",
         host=host,
         unit="cpu",
         cores=cores,
@@ -277,7 +286,7 @@ def _claim(sheet: Sheet, line: Line, device: Device, taken: dict[tuple[int, str,
             return
 
 
-def _core_text(cores: tuple[int, ...]) -> str:
+def core_text(cores: tuple[int, ...]) -> str:
     """One digit a core, or ranges joined by ``+`` when a core has two digits. No two sets of cores look the same."""
     if all(core <= 9 for core in cores):
         return "".join(map(str, cores))

@@ -6,6 +6,7 @@ and its request, as JSON, come over standard input.
 
 from __future__ import annotations
 
+import getpass
 import json
 import logging
 import shlex
@@ -275,8 +276,7 @@ def _config(target: Target) -> dict[str, Any]:
 
 
 def _refused(target: Target, user: str | None, why: str) -> str:
-    who = target.user or user or "you"
-    key = f"the key {target.key}" if target.key else "no key of the agent or of ~/.ssh"
-    return (
-        f"does not let {who} in ({why.rstrip('.')}): {key} is right for it; put the public key there with ssh-copy-id"
-    )
+    who = target.user or user or getpass.getuser()
+    wrong = f"the key {target.key} is not taken" if target.key else "no key of the agent or of ~/.ssh is taken"
+    more = "" if target.user else ", or write user=NAME into the platform file"
+    return f"does not let {who} in ({why.rstrip('.')}): {wrong}; put the public key there with ssh-copy-id{more}"

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from codegen.bundle import write_bundle
+from codegen.bundle import Form, write_bundle
 from codegen.render import TARGETS
 from dse.inputs import Cnn, read_cnn
 from dse.run import Coding, prepare
@@ -60,7 +60,7 @@ def main() -> None:
             for target in TARGETS:
                 with tempfile.TemporaryDirectory() as folder:
                     out = Path(folder) / "bundle"
-                    write_bundle(cnn.graph, cluster, mapping, cnn.source, out, force=False, target=target)
+                    write_bundle(cnn.graph, cluster, mapping, cnn.source, out, force=False, form=Form(target=target))
                     found = bench(out, warmup=3, frames=arguments.frames, threads=1)
                 paper = PAPER_MB.get(network, float("nan"))
                 words = f"{network:12} {paper:8.1f}  {name:7} {len(found.ranks):6}  {target:6}"

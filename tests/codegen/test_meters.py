@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from codegen.bundle import source, write_bundle
+from codegen.bundle import Form, source, write_bundle
 from codegen.render import TARGETS
 from model.load import load
 from model.mapping import Mapping
@@ -28,7 +28,9 @@ def test_the_first_rank_of_a_host_reads_its_meter(target: str, tmp_path: Path) -
     )
     cluster = Platform.parse("\n".join(lines), "two.txt")
     mapping = Mapping.whole(graph, [1, 2, 3, 1, 2, 3])
-    made = write_bundle(graph, cluster, mapping, source(graph, False, {}), tmp_path / "b", force=False, target=target)
+    made = write_bundle(
+        graph, cluster, mapping, source(graph, False, {}), tmp_path / "b", force=False, form=Form(target=target)
+    )
     assert [(rank.device, rank.meter, rank.idle_w, rank.busy_w) for rank in made.ranks] == [
         ("nx_cpu0", 'csv:/var/log/"a" \\b.csv', 3.0, None),
         ("pi_cpu1", "ina3221:VDD_IN+VDD_SOC", 1.5, None),

@@ -32,12 +32,37 @@ def test_cores_in_any_order(six: Graph, key: str) -> None:
     assert read(six, mapping, {"l1": ["lop", [4, 10], [key, B]]}) == read(six, GOOD, LOP)
 
 
+@pytest.mark.parametrize("key", [A, "edge00"])
+def test_a_host_with_one_cpu_may_stand_for_it(six: Graph, key: str) -> None:
+    assert read(six, {key: GOOD[A], B: GOOD[B]}, {"l1": ["lop", [4, 10], [key, B]]}) == read(six, GOOD, LOP)
+
+
+def test_a_host_with_two_cpus_stands_for_neither(six: Graph) -> None:
+    two = Platform.parse("edge00, slots=0\nedge00, slots=1\n", "two.txt")
+    assert problems(six, {"edge00": GOOD[A] + GOOD[B][1:]}, None, two)[0] == (
+        "mapping.json: key 'edge00': device 'edge00' is not on the platform (it has edge00_cpu0, edge00_cpu1)"
+    )
+
+
+CORES = "; say in the platform file which cores it has: "
+
+
 @pytest.mark.parametrize(
-    "key", ["edge00_cpu011", "edge00_cpu0", "edge00_cpu", "edge00", "edge01_arm", "edge01_gpu", ""]
+    ("key", "advice"),
+    [
+        ("edge00_cpu011", ""),
+        ("edge00_cpu20", f"{CORES}edge00, slots=0+2"),
+        ("edge01_arm123", f"{CORES}edge01, slots=1+2+3"),
+        ("edge00_cpu", ""),
+        ("edge01_arm", ""),
+        ("edge01_gpu", "; say in the platform file what drives it: edge01, gpu=NAME (CUDA)"),
+        ("edge02", ""),
+        ("", ""),
+    ],
 )
-def test_other_cores_are_another_device(six: Graph, key: str) -> None:
+def test_other_cores_are_another_device(six: Graph, key: str, advice: str) -> None:
     found = problems(six, {key: GOOD[A], B: GOOD[B]}, {"l1": ["lop", [4, 10], [key, B]]})
-    sentence = f"device {key!r} is not on the platform {HAS}"
+    sentence = f"device {key!r} is not on the platform {HAS}{advice}"
     assert found == (f"mapping.json: key '{key}': {sentence}", f"horizontal.json: layer 'l1': {sentence}")
 
 

@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx import helper
 
-from codegen.bundle import source, write_bundle
+from codegen.bundle import Form, source, write_bundle
 from codegen.render import CPP, render, write
 from codegen.verify import verify
 from model.load import load
@@ -50,7 +50,7 @@ def cut(folder: Path, model: onnx.ModelProto, draw: random.Random | None = None,
     whole = Mapping.whole(graph, [i % devices for i in range(len(graph.layers))])
     mapping = random_mapping(draw, graph, devices, tiles=True) if draw else whole
     out = folder / "bundle"
-    write_bundle(graph, platform(devices), mapping, source(graph, False, {}), out, force=True, target=CPP)
+    write_bundle(graph, platform(devices), mapping, source(graph, False, {}), out, force=True, form=Form(target=CPP))
     return out, path
 
 

@@ -1,0 +1,94 @@
+"""How the command line gets to the hosts of a platform."""
+
+from __future__ import annotations
+
+import getpass
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from model.platform import Platform
+from runtime.deploy.cluster import Cluster, cluster
+from runtime.deploy.keys import trust
+from runtime.deploy.parcel import pack
+from runtime.deploy.target import WORK, DeployError, Target
+from runtime.errors import CleaveError
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to get to the hosts, as options say it."""
+
+    known_hosts: Annotated[
+        list[Path], typer.Option("--known-hosts", metavar="FILE", help="Host keys, besides those of ~/.ssh/known_hosts")
+    ] = field(default_factory=list)
+    pin: Annotated[list[str], typer.Option("--pin", metavar="HOST=SHA256:…", help="Fingerprint of a host's key")] = (
+        field(default_factory=list)
+    )
+    key: Annotated[
+        Path | None, typer.Option("--key", metavar="FILE", help="Private key to log in with [as ssh does it]")
+    ] = None
+    ask_password: Annotated[
+        bool, typer.Option("--ask-password", help="Ask for a password to log in with, or of the key")
+    ] = False
+    work: Annotated[
+        str, typer.Option("--work", metavar="DIR", help="Folder on the hosts, in the home folder or not")
+    ] = WORK
+    python: Annotated[str, typer.Option("--python", metavar="PATH", help="Python on the hosts, 3.8 or later")] = (
+        "python3"
+    )
+    head: Annotated[
+        str | None, typer.Option("--head", metavar="HOST", help="Host of mpirun [the first with a rank]")
+    ] = None
+    mixed: Annotated[bool, typer.Option("--mixed", help="Let versions of Python packages differ between hosts")] = False
+
+
+@contextmanager
+def connected(bundle: Path, platform: Platform, access: Access) -> Iterator[Cluster]:
+    """Connections to the hosts of a bundle. An error that is some hosts' alone says how to go on without them."""
+    known = targets(platform, access)
+    shipment = pack(bundle, known)
+    believed = trust(access.known_hosts, access.pin, [target.name for target in known])
+    password = getpass.getpass("password: ") if access.ask_password else None
+    try:
+        with cluster(shipment, known, access.head, believed, password) as hosts:
+            yield hosts
+    except DeployError as error:
+        way_on = without({target.name for target in shipment.targets}, error)
+        raise CleaveError(*error.sentences, *way_on) from error
+
+
+def without(used: set[str], error: DeployError) -> list[str]:
+    """How to go on without hosts that failed, where others of those used did not."""
+    lost = [host for host in error.failures if host in used]
+    if not lost or len(lost) == len(used):
+        return []
+    options = " ".join(f"--exclude {host}" for host in lost)
+    return [f"to go on without {', '.join(lost)}, add {options} --replan"]
+
+
+def targets(platform: Platform, access: Access) -> list[Target]:
+    """The hosts of a platform as the runtime takes them. ``CleaveError`` for options that cannot be."""
+    if not re.fullmatch("(~/)?[A-Za-z0-9_./-]+", access.work) or ".." in access.work.split("/"):
+        raise CleaveError(f"--work {access.work!r}: only letters, digits, '.', '-', '_' and '/', and no '..'")
+    if access.key is not None and not access.key.is_file():
+        raise CleaveError(f"--key {access.key}: there is no such file")
+    return [
+        Target(
+            name=host.name,
+            address=host.address,
+            user=host.user,
+            port=host.port,
+            key=str(access.key) if access.key else None,
+            arch=host.arch,
+            interface=host.interface,
+            work=access.work,
+            python=access.python,
+        )
+        for host in platform.hosts
+    ]

@@ -1,0 +1,145 @@
+"""Going on without some hosts: the best mapping of the saved front that does without them, else a short new search."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from codegen import bundle as bundles
+from codegen.bundle import check_source
+from dse.evaluation import OBJECTIVES
+from dse.inputs import Cnn, read_text
+from dse.run import Coding, prepare
+from dse.saved import Saved
+from dse.search import Progress, Settings, search
+from model import boxes
+from model.load import load
+from model.mapping import NEIGHBOUR, Mapping
+from model.platform import Platform
+from runtime.errors import CleaveError
+
+POPULATION, GENERATIONS = 200, 50
+"""Of a new search, at most: a few seconds for most networks."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """What a bundle is there for.
+
+    name:      of the bundle whose place it takes: its own, unless it was planned anew
+    objective: that it is the best in; latency, unless it is one of a run's best
+    without:   names of hosts that it was made to do without
+    reader, writer: names of the devices of inputs and outputs; None: next to their layers
+    """
+
+    name: str
+    objective: str
+    without: tuple[str, ...]
+    reader: str | None
+    writer: str | None
+
+    @staticmethod
+    def of(bundle: Path, saved: Saved | None) -> Role:
+        """As the bundle and its run have it."""
+        note = bundles.read_bundle(bundle)[1].note
+        name = str(note.get("in_place_of", bundle.resolve().name))
+        objective = note.get("objective") or (saved.best.get(name) if saved else None)
+        ends = _ends(bundle / "mapping.json")
+        return Role(
+            name=name,
+            objective=objective if objective in OBJECTIVES else OBJECTIVES[0],
+            without=tuple(map(str, note.get("without", ()))),
+            reader=ends.get("reader"),
+            writer=ends.get("writer"),
+        )
+
+    def less(self, hosts: tuple[str, ...], platform: Platform) -> Role:
+        """The same without some hosts more. ``CleaveError`` where frames come in or results go out at one of them."""
+        gone = {*self.without, *hosts}
+        names = tuple(host.name for host in platform.hosts if host.name in gone)
+        lost = {device.name: platform.hosts[device.host].name for device in platform.devices}
+        problems = [
+            f"--exclude {lost[end]}: {what} at {end}, and no other device can stand in for it; "
+            f"search again with another --{option}"
+            for option, end, what in (
+                ("reader", self.reader, "frames come in"),
+                ("writer", self.writer, "results go out"),
+            )
+            if end in lost and lost[end] in names
+        ]
+        if problems:
+            raise CleaveError(*problems)
+        return replace(self, without=names)
+
+    @property
+    def place(self) -> str:
+        """Name of the bundle's folder."""
+        return f"{self.name}-without-{'-'.join(self.without)}"
+
+    def note(self, point: int | None) -> dict[str, Any]:
+        """For ``bundle.json``."""
+        return {
+            "objective": self.objective,
+            "point": point,
+            "in_place_of": self.name,
+            "without": list(self.without),
+        }
+
+
+@dataclass(frozen=True)
+class Found:
+    """A mapping on the platform that is left.
+
+    value: of the objective, predicted, SI; point: of the saved front; None: of a new search
+    """
+
+    mapping: Mapping
+    value: float
+    point: int | None = None
+
+
+def from_front(saved: Saved, cnn: Cnn, left: Platform, role: Role) -> Found | None:
+    """The best mapping of a saved front that the platform has all devices for; None: it has none."""
+    points = saved.within(left)
+    if not points:
+        return None
+    best = min(points, key=lambda point: (point.scores[role.objective], point.index))
+    ends = [NEIGHBOUR if name is None else left.index(name) for name in (role.reader, role.writer)]
+    return Found(saved.mapping(best, cnn.graph, left, *ends), best.scores[role.objective], best.index)
+
+
+def asked_anew(saved: Saved | None, cnn: Cnn, left: Platform, role: Role) -> tuple[Coding, Settings]:
+    """What a new search looks for: what the run did, for a bounded time."""
+    heavy = any(boxes.is_heavy(cnn.graph, layer) for layer in cnn.graph.layers)
+    coding = saved.coding if saved else Coding("hybrid" if heavy else "vertical")
+    settings = saved.settings if saved else Settings()
+    coding = replace(coding, splits=min(coding.splits, len(left.devices)), reader=role.reader, writer=role.writer)
+    population, generations = min(settings.population, POPULATION), min(settings.generations, GENERATIONS)
+    return coding, replace(settings, population=population, generations=generations)
+
+
+def anew(
+    cnn: Cnn, left: Platform, role: Role, coding: Coding, settings: Settings, progress: Progress = lambda *_: None
+) -> Found:
+    """The best mapping of a new search."""
+    chromosome, costs = prepare(cnn, left, coding)
+    front = search(chromosome, costs, settings, progress)
+    best = front.best_of(role.objective)
+    return Found(chromosome.decode(front.genes[best]), float(front.scores[best, OBJECTIVES.index(role.objective)]))
+
+
+def whole_model(bundle: Path, moved: Path | None) -> Cnn:
+    """The network of a bundle, read as it was for the bundle. moved: where it is now"""
+    origin = bundles.read_source(bundle)
+    return Cnn(load(check_source(bundle, moved), origin.shapes, origin.folded), origin.folded, origin.shapes)
+
+
+def _ends(file: Path) -> dict[str, str]:
+    """Reader and writer of a mapping, where it names them."""
+    try:
+        body = json.loads(read_text(file, "mapping"))
+        return {role: str(body[role]) for role in ("reader", "writer") if role in body}
+    except (TypeError, ValueError) as error:
+        raise CleaveError(f"{file}: is no mapping that this version can read; generate the bundle again") from error
