@@ -1,0 +1,248 @@
+"""Placements of whole operators: tasks, times and memory against values by hand and against plain bookkeeping."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.events import PLAIN, simulate, state
+from model.placement import Work, admitting, evaluate, lower, room, usage, walk, work
+
+BYTES = 1000
+
+
+def chain(times: list[list[int]], move: int = 10, passes: int = 1, devices: int = 2) -> Work:
+    """Operators one after the other; ``times[p][i]`` on any device, ``move`` between any two, own channel each way."""
+    n = len(times[0])
+    time = np.repeat(np.array(times[:passes])[:, :, None], devices, axis=2)
+    channel = devices + np.arange(devices * devices).reshape(devices, devices)
+    children, parents = [[i + 1] for i in range(n - 1)] + [[]], [[], *([i] for i in range(n - 1))]
+    size = BYTES * 2 ** np.arange(n)
+    return work(children, parents, time, np.full((n, devices, devices), move), channel, size, np.full(n, 7))
+
+
+@st.composite
+def works(draw: st.DrawFn, passes: int, devices: int = 3) -> Work:
+    """Random graphs; channels that some pairs of devices share."""
+    n = draw(st.integers(1, 8))
+    edges = [(i, j) for j in range(n) for i in range(j) if draw(st.booleans())]
+    small = st.integers(0, 5)
+    table = st.lists(small, min_size=n * devices * devices, max_size=n * devices * devices)
+    channels = st.lists(st.integers(devices, devices + 3), min_size=devices**2, max_size=devices**2)
+    return work(
+        [draw(st.permutations([j for i, j in edges if i == op])) for op in range(n)],
+        [draw(st.permutations([i for i, j in edges if j == op])) for op in range(n)],
+        np.array(draw(table) * 2)[: passes * n * devices].reshape(passes, n, devices),
+        np.array(draw(table)).reshape(n, devices, devices),
+        np.array(draw(channels)).reshape(devices, devices),
+        np.array(draw(st.lists(st.integers(1, 9), min_size=n, max_size=n))),
+        np.array(draw(st.lists(small, min_size=n, max_size=n))),
+    )
+
+
+def placements(work: Work, most: int = 1) -> st.SearchStrategy[np.ndarray]:
+    """(B, n) devices."""
+    _, n, devices = work.time.shape
+    row = st.lists(st.integers(0, devices - 1), min_size=n, max_size=n)
+    return st.lists(row, min_size=1, max_size=most).map(lambda rows: np.array(rows, dtype=np.int32))
+
+
+def of(ptr: np.ndarray, values: np.ndarray, i: int) -> list[int]:
+    return [int(v) for v in values[ptr[i] : ptr[i + 1]]]
+
+
+def time_of(work: Work, place: list[int], frames: int = 1, in_flight: int = 0) -> int:
+    times, _ = evaluate(work, np.array([place]), admitting(work, in_flight), frames)
+    return int(times[0])
+
+
+def peak_of(work: Work, place: list[int]) -> list[int]:
+    _, peaks = evaluate(work, np.array([place]), PLAIN)
+    return [int(x) for x in peaks[0]]
+
+
+def test_an_operator_waits_for_its_operand_to_arrive() -> None:
+    w = chain([[1, 2, 4]])
+    assert time_of(w, [0, 0, 0]) == 7
+    assert time_of(w, [0, 1, 1]) == 17
+    assert time_of(w, [0, 1, 0]) == 27
+
+
+def test_a_training_step_goes_back_over_the_same_channels() -> None:
+    w = chain([[1, 2, 4], [10, 20, 40]], passes=2)
+    assert time_of(w, [0, 0, 0]) == 77
+    assert time_of(w, [0, 1, 1]) == 97
+
+
+def test_an_output_moves_to_a_device_once_and_gradients_each() -> None:
+    """One operator with two readers elsewhere; then two operands of one operator elsewhere."""
+    shape = {"transfer": np.full((3, 2, 2), 10), "channel": np.full((2, 2), 2), "output": [1] * 3, "weights": [0] * 3}
+    fork = work([[1, 2], [], []], [[], [0], [0]], np.ones((2, 3, 2), dtype=int), **shape)
+    join = work([[2], [2], []], [[], [], [0, 1]], np.ones((2, 3, 2), dtype=int), **shape)
+    assert time_of(Work(*fork[:4], fork.time[:1], *fork[5:]), [0, 1, 1]) == 1 + 10 + 2
+    assert time_of(fork, [0, 1, 1]) == 1 + 10 + 3 + 2 * 10 + 1
+    assert time_of(join, [0, 0, 1]) == 1 + 2 * 10 + 2 + (10 + 10) + 2
+
+
+def test_frames_follow_one_another_when_the_first_device_idles() -> None:
+    w = chain([[4, 6]], move=0)
+    assert time_of(w, [0, 1], frames=5, in_flight=1) == 5 * 10
+    assert time_of(w, [0, 1], frames=5, in_flight=2) == 4 + 5 * 6
+    assert time_of(w, [0, 1], frames=5) == 4 + 5 * 6
+
+
+def test_inference_keeps_an_output_until_its_last_reader_is_done() -> None:
+    """1000, 2000, 4000 bytes, of which two lie on a device together; weights are 7 bytes an operator."""
+    w = chain([[1, 2, 4]])
+    assert peak_of(w, [0, 0, 0]) == [21 + 6000, 0]
+    assert peak_of(w, [0, 0, 1]) == [14 + 3000, 7 + 6000]
+    assert peak_of(w, [0, 1, 0]) == [14 + 6000, 7 + 3000]
+
+
+def test_training_keeps_activations_until_the_gradient_has_used_them() -> None:
+    """Operator 2 ends: 1000 and 2000; its gradient makes one of 2000 and lets go of the operand of 2000."""
+    w = chain([[1, 2, 4], [1, 1, 1]], passes=2)
+    assert peak_of(w, [0, 0, 0]) == [21 + 3000, 0]
+    assert peak_of(w, [0, 1, 1]) == [7 + 1000, 14 + 3000]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data(), st.sampled_from([1, 2]), st.integers(1, 3))
+def test_memory_is_what_plain_bookkeeping_says(data: st.DataObject, passes: int, frames: int) -> None:
+    w = data.draw(works(passes))
+    place = data.draw(placements(w))[0]
+    tasks, moves = room(w)
+    n = lower(w, place, tasks, moves)
+    desk, memory = state(frames * n, len(tasks.lanes), frames, np.int64(0)), usage(w, frames)
+    ended = simulate(tasks, n, frames, PLAIN, desk)
+    assert ended == frames * n
+    walk(w, place, moves, desk.order[:ended], n, memory)
+    now, peak = bookkeeping(w, place, moves, desk.order[:ended], n)
+    assert list(memory.peak) == peak
+    assert list(memory.now) == now
+
+
+def bookkeeping(w: Work, place: np.ndarray, moves: Any, order: np.ndarray, n: int) -> tuple[list[int], list[int]]:
+    """What lies on each device as a dictionary: (frame, whose output or gradient, device) to who still needs it."""
+    passes, ops, devices = w.time.shape
+    lies: dict[tuple, set[int]] = {}
+    resident = [sum(int(w.weights[op]) for op in range(ops) if place[op] == d) for d in range(devices)]
+
+    def now() -> list[int]:
+        sizes = [(key[-1], int(w.output[key[2]])) for key in lies]
+        return [r + sum(size for device, size in sizes if device == d) for d, r in enumerate(resident)]
+
+    def drop(key: tuple, users: set[int]) -> None:
+        lies[key] -= users
+        if not lies[key]:
+            del lies[key]
+
+    peak = now()
+    for row in order:
+        frame, task = int(row) // n, int(row) % n
+        op = task % ops if task < passes * ops else -1
+        readers = set(of(w.child_ptr, w.child, op)) if op >= 0 else set()
+        operands = of(w.parent_ptr, w.parent, op) if op >= 0 else []
+        after = None
+        if 0 <= task < ops:
+            if readers or passes == 1:
+                lies[frame, "output", op, place[op]] = readers or {-1}
+            after = now() if passes == 1 else None
+        elif op >= 0:
+            for parent in operands:
+                lies[frame, "gradient", parent, op, place[op]] = {parent}
+            for child in readers:
+                drop((frame, "gradient", op, child, place[op]), {op})
+        else:
+            source, device = int(moves.source[task - passes * ops]), int(moves.device[task - passes * ops])
+            op = source % ops
+            if source < ops:
+                there = {c for c in of(w.child_ptr, w.child, op) if place[c] == device}
+                drop((frame, "output", op, place[op]), there)
+                lies[frame, "output", op, device] = there
+            else:
+                for parent in of(w.parent_ptr, w.parent, op):
+                    if place[parent] == device:
+                        drop((frame, "gradient", parent, op, place[op]), {parent})
+                        lies[frame, "gradient", parent, op, device] = {parent}
+        if task >= (passes - 1) * ops and task < passes * ops:
+            for parent in operands:
+                drop((frame, "output", parent, place[op]), {op})
+        peak = [max(p) for p in zip(peak, after or now(), strict=True)]
+    return now(), peak
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_after_training_nothing_is_left_but_weights(data: st.DataObject) -> None:
+    w = data.draw(works(2))
+    place = data.draw(placements(w))[0]
+    tasks, moves = room(w)
+    n = lower(w, place, tasks, moves)
+    desk, memory = state(n, len(tasks.lanes), 1, np.int64(0)), usage(w, 1)
+    walk(w, place, moves, desk.order[: simulate(tasks, n, 1, PLAIN, desk)], n, memory)
+    assert list(memory.now) == [w.weights[place == device].sum() for device in range(len(w.channel))]
+    assert (memory.held == 0).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data(), st.sampled_from([1, 2]))
+def test_transfers_are_the_pairs_of_an_operator_and_another_device_that_needs_it(
+    data: st.DataObject, passes: int
+) -> None:
+    w = data.draw(works(passes))
+    place = data.draw(placements(w))[0]
+    tasks, moves = room(w)
+    n = lower(w, place, tasks, moves)
+    ops = len(place)
+    pairs = []
+    for p, (ptr, near) in enumerate([(w.child_ptr, w.child), (w.parent_ptr, w.parent)][:passes]):
+        pairs += [(p * ops + i, place[j]) for i in range(ops) for j in of(ptr, near, i) if place[j] != place[i]]
+    found = [(int(moves.source[i]), int(moves.device[i])) for i in range(n - passes * ops)]
+    assert sorted(found) == sorted(set(pairs))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data(), st.sampled_from([1, 2]), st.integers(1, 3))
+def test_no_device_and_no_path_is_faster_than_its_operators(data: st.DataObject, passes: int, frames: int) -> None:
+    w = data.draw(works(passes))
+    place = data.draw(placements(w))[0]
+    time = time_of(w, list(place), frames)
+    mine = w.time[:, np.arange(len(place)), place]
+    for device in range(len(w.channel)):
+        assert time >= frames * mine[:, place == device].sum()
+    path = np.zeros(len(place), dtype=np.int64)
+    for op in range(len(place)):
+        path[op] = mine[0, op] + max([path[i] for i in of(w.parent_ptr, w.parent, op)], default=0)
+    assert time >= path.max()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data(), st.sampled_from([1, 2]), st.integers(1, 3))
+def test_on_one_device_everything_adds_up(data: st.DataObject, passes: int, frames: int) -> None:
+    w = data.draw(works(passes))
+    assert time_of(w, [1] * w.time.shape[1], frames) == frames * w.time[:, :, 1].sum()
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.data(), st.sampled_from([1, 2]))
+def test_neither_company_nor_threads_change_a_result(data: st.DataObject, passes: int) -> None:
+    w = data.draw(works(passes))
+    rows = np.repeat(data.draw(placements(w, most=5)), 9, axis=0)
+    rules = admitting(w, 2, heap_ties=True, wakeups=True)
+    times, peaks = evaluate(w, rows, rules, 3)
+    alone = [evaluate(w, row[None], rules, 3) for row in rows[::9]]
+    assert (times == np.repeat([t[0] for t, _ in alone], 9)).all()
+    assert (peaks == np.repeat([p[0] for _, p in alone], 9, axis=0)).all()
+    threads = numba.get_num_threads()
+    try:
+        numba.set_num_threads(1)
+        again = evaluate(w, rows, rules, 3)
+    finally:
+        numba.set_num_threads(threads)
+    assert (again[0] == times).all()
+    assert (again[1] == peaks).all()
