@@ -8,22 +8,35 @@ from numpy.typing import NDArray
 
 from dse.chromosomes import Chromosome, Coding, decode, scratch
 from dse.chromosomes import room as room_for_shards
-from model import pricing
+from model import pricing, simulation, spending
 from model.arrays import GraphArrays, Ints
 from model.compiled import allocating
 from model.costs import CostArrays
 from model.lowering import Room, lower, messages, room
-from model.pricing import ENERGY, MEMORY
+from model.spending import ENERGY, MEMORY
 
 OBJECTIVES = ("latency_s", "energy_j", "memory_bytes", "period_s")
 """Columns of the scores, all minimised: one frame, largest of a device, largest of a device, steady pipeline."""
+
+ANALYTICAL, SIMULATOR = EVALUATORS = ("analytical", "simulator")
+"""Whose latency and period: ``model.pricing`` or ``model.simulation``. The rest is the same but for waits at joins."""
+FRAMES, WARMUP = 24, 4
+"""Of the stream whose period is simulated: those that ``dse bench`` measures."""
 
 CHUNK = 32
 """Individuals that share one thread's working memory."""
 
 
-def evaluate(chromosome: Chromosome, costs: CostArrays, genes: NDArray[np.integer]) -> tuple[NDArray, NDArray]:
+def evaluate(
+    chromosome: Chromosome,
+    costs: CostArrays,
+    genes: NDArray[np.integer],
+    evaluator: str = ANALYTICAL,
+    period: bool = True,
+) -> tuple[NDArray, NDArray]:
     """Score ``(n, n_genes)`` int genes.
+
+    period: with the simulator: simulate a stream for it, too; otherwise it is the analytical one
 
     Returns ``(n, 4)`` float scores, see ``OBJECTIVES``, and ``(n,)`` bytes by which the fullest memory overflows
     (at most 0 when the mapping fits, -inf when no limit is stated). Equal genes give equal bits on any number of
@@ -32,7 +45,8 @@ def evaluate(chromosome: Chromosome, costs: CostArrays, genes: NDArray[np.intege
     genes = np.ascontiguousarray(genes, dtype=np.int32)
     scores, excess = np.empty((len(genes), len(OBJECTIVES))), np.empty(len(genes))
     size = room(chromosome.g, chromosome.most, chromosome.coding.devices)
-    _evaluate(chromosome.g, chromosome.coding, costs, chromosome.most, size, genes, scores, excess)
+    frames = 0 if evaluator == ANALYTICAL else FRAMES if period else 1
+    _evaluate(chromosome.g, chromosome.coding, costs, chromosome.most, size, frames, genes, scores, excess)
     return scores, excess
 
 
@@ -43,18 +57,26 @@ def _evaluate(
     costs: CostArrays,
     most: NDArray[np.int64],
     size: Room,
+    frames: int,
     genes: Ints,
     scores: NDArray[np.float64],
     excess: NDArray[np.float64],
 ) -> None:
     for chunk in prange((len(genes) + CHUNK - 1) // CHUNK):
         shards, work = room_for_shards(most), scratch(g, coding)
-        sent, book = messages(size), pricing.ledger(size, costs)
+        sent, book, desk = messages(size), spending.ledger(size), pricing.desk(costs)
+        stage = simulation.stage(size, costs, frames)
         for i in range(chunk * CHUNK, min(len(genes), (chunk + 1) * CHUNK)):
             decode(g, coding, genes[i], shards, work)
             lower(g, shards, coding.devices, sent)
-            latency, period = pricing.price(g, shards, sent, costs, book)
+            if frames == 0:
+                latency, period = pricing.price(g, shards, sent, costs, book, desk)
+            else:
+                latency = simulation.simulate(g, shards, sent, costs, book, stage)
+                period = pricing.busiest(g, shards, sent, costs, book, desk)
+            if frames > 1:
+                period = simulation.stream(g, shards, sent, costs, book, stage, frames, WARMUP)
             scores[i, 0], scores[i, 3] = latency, period
-            scores[i, 1] = pricing.largest(book, ENERGY)
-            scores[i, 2] = pricing.largest(book, MEMORY)
-            excess[i] = pricing.excess(costs, book)
+            scores[i, 1] = spending.largest(book, ENERGY)
+            scores[i, 2] = spending.largest(book, MEMORY)
+            excess[i] = spending.excess(costs, book)

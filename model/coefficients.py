@@ -83,6 +83,8 @@ class UnitCost:
     communication_w: drawn while sending, receiving and waiting at a join
     memory_weights, memory_activations, memory_buffers: resident bytes a byte of each
     memory_bias_bytes: of a rank that does nothing: interpreter, libraries
+    send_s, receive_s: processor time of a message, LogGP's overhead; send_s_per_byte, receive_s_per_byte: of a byte
+    gap_s: of the link, between two messages; 0: unknown, like the four before
     """
 
     frequency_hz: float
@@ -93,6 +95,11 @@ class UnitCost:
     memory_activations: float
     memory_buffers: float
     memory_bias_bytes: float
+    send_s: float = 0.0
+    receive_s: float = 0.0
+    send_s_per_byte: float = 0.0
+    receive_s_per_byte: float = 0.0
+    gap_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,10 @@ class CostArrays(NamedTuple):
 
     time_s, overhead_s, power_w: (T, D) of a whole task: part that shrinks with the shard, fixed part, watts
     cut_bytes, kept_bytes: (T, KINDS) weights that a kind of split divides among the shards, and that each has whole
-    bandwidth, latency: (D, D) bytes/s and seconds; port: (D, D) which card of the sender a message leaves by
-    ports: (1,) number of cards (a network card a host, a copy engine a device)
+    bandwidth, latency: (D, D) bytes/s and seconds; rate: (D, D) bytes/s of the sender's own link
+    leave, enter: (D, D) which link a message occupies on the sender's and the receiver's side; links: how many
+    send, receive: (D, 2) seconds of a device for a message, and for a byte of it
+    gap: (D,) seconds of a device's link for a message
     memory: (D, 4) resident bytes a byte of weights, activations, buffers; bias in bytes
     communication_w: (D,); pool: (D,); capacity: (P,) bytes, inf where not stated
     """
@@ -34,8 +36,13 @@ class CostArrays(NamedTuple):
     kept_bytes: Floats
     bandwidth: Floats
     latency: Floats
-    port: NDArray[np.int32]
-    ports: int
+    rate: Floats
+    leave: NDArray[np.int32]
+    enter: NDArray[np.int32]
+    links: int
+    send: Floats
+    receive: Floats
+    gap: Floats
     memory: Floats
     communication_w: Floats
     pool: NDArray[np.int32]
@@ -47,8 +54,7 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
     time, overhead, power = _times(graph, g, platform)
     cut, kept = _weights(graph, g)
     units = [_unit(platform, d) for d in range(len(platform.devices))]
-    hosts = np.array([d.host for d in platform.devices])
-    own = len(platform.hosts) + np.arange(len(hosts))
+    leave, enter, names = links(platform)
     return CostArrays(
         time_s=time,
         overhead_s=overhead,
@@ -57,8 +63,13 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         kept_bytes=kept,
         bandwidth=platform.bandwidth(),
         latency=platform.latency(),
-        port=np.where(hosts[:, None] == hosts, own[:, None], hosts[:, None]).astype(np.int32),
-        ports=len(platform.hosts) + len(hosts),
+        rate=_own_rate(platform),
+        leave=leave,
+        enter=enter,
+        links=len(names),
+        send=np.array([[u.send_s, u.send_s_per_byte] for u in units]),
+        receive=np.array([[u.receive_s, u.receive_s_per_byte] for u in units]),
+        gap=np.array([u.gap_s for u in units]),
         memory=np.array(
             [[u.memory_weights, u.memory_activations, u.memory_buffers, u.memory_bias_bytes] for u in units]
         ),
@@ -68,6 +79,26 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         pool=np.array([d.pool for d in platform.devices], dtype=np.int32),
         capacity=np.array([p.capacity_bytes or np.inf for p in platform.pools], dtype=np.float64),
     )
+
+
+def links(platform: Platform) -> tuple[NDArray[np.int32], NDArray[np.int32], list[str]]:
+    """What messages occupy: ``(D, D)`` on the sender's and on the receiver's side, and the links' names.
+
+    Between hosts: a direction of each host's network card. On one host: the copy engine of either device.
+    """
+    hosts = np.array([d.host for d in platform.devices])
+    own = len(platform.hosts) + np.arange(len(hosts))
+    card = np.where(hosts[:, None] == hosts, own[:, None], hosts[:, None])
+    names = [*[host.name for host in platform.hosts], *[f"{device.name} copy" for device in platform.devices]]
+    both = [*[f"{name} out" for name in names], *[f"{name} in" for name in names]]
+    return card.astype(np.int32), (card.T + len(names)).astype(np.int32), both
+
+
+def _own_rate(platform: Platform) -> Floats:
+    """``(D, D)`` bytes/s of the sender's link, whatever the receiver's."""
+    own = np.array([platform.hosts[d.host].bandwidth_bytes_per_s for d in platform.devices])
+    hosts = np.array([d.host for d in platform.devices])
+    return np.where(hosts[:, None] == hosts, platform.bandwidth(), own[:, None])
 
 
 def _unit(platform: Platform, device: int) -> coefficients.UnitCost:
@@ -80,8 +111,7 @@ def _unit(platform: Platform, device: int) -> coefficients.UnitCost:
 
 def _times(graph: Graph, g: GraphArrays, platform: Platform) -> tuple[Floats, Floats, Floats]:
     """(T, D) seconds that scale, seconds that do not, and watts (Eq. 4.7, 4.10)."""
-    shape = (len(g.size), len(platform.devices))
-    time, overhead, power = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    time, overhead, power = _side_by_side(3, len(g.size), len(platform.devices))
     kinds = [coefficients.kind(graph, layer) for layer in graph.layers]
     for d, device in enumerate(platform.devices):
         unit = _unit(platform, d)
@@ -96,10 +126,15 @@ def _times(graph: Graph, g: GraphArrays, platform: Platform) -> tuple[Floats, Fl
 
 def _weights(graph: Graph, g: GraphArrays) -> tuple[Floats, Floats]:
     """(T, KINDS) bytes of constants that a kind of split divides, and of those that every shard keeps whole."""
-    cut, kept = np.zeros(g.size.shape), np.zeros(g.size.shape)
+    cut, kept = _side_by_side(2, *g.size.shape)
     for layer in graph.layers:
         for kind in range(boxes.KINDS):
             for name, need in boxes.constants(graph, layer, kind).items():
                 row = kept if need.axis < 0 else cut
                 row[g.n_inputs + layer.index, kind] += graph.tensors[name].size_bytes
     return cut, kept
+
+
+def _side_by_side(count: int, rows: int, columns: int) -> NDArray[np.float64]:
+    """So many tables of zeros whose equal places share a line of the cache: they are read together."""
+    return np.moveaxis(np.zeros((rows, columns, count)), -1, 0)

@@ -294,7 +294,7 @@ def _pop(when: Times, what: Ints, by_time: bool, size: int) -> None:
     while below < last:
         right = below + 1
         before = _before(by_time, when[below], what[below], when[right], what[right])
-        below += np.int64(right < last) & np.int64(not before)  # no branch: nobody could guess which way it goes
+        below += int(right < last) & int(not before)  # no branch: nobody could guess which way it goes
         when[at], what[at] = when[below], what[below]
         at, below = below, 2 * below + 1
     _push(when, what, by_time, at, when[last], what[last])

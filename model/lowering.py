@@ -20,6 +20,9 @@ from model.boxes import AXES, PARTIAL, ROWS
 from model.compiled import allocating, inlined, kernel
 from model.mapping import Mapping
 
+ELSEWHERE = -2
+"""In place of a last task: some that read a tensor are on other devices, or divided."""
+
 
 class Shards(NamedTuple):
     """Shards of all tasks: ``ptr`` (T+1,) and ``kind`` (T,) of split, then one row a shard: ``device``, ``start``,
@@ -65,9 +68,15 @@ class Messages(NamedTuple):
 
 
 @inlined
+def alone(s: Shards, task: int) -> bool:
+    """Whether a task is one shard, whole."""
+    return s.ptr[task + 1] - s.ptr[task] == 1
+
+
+@inlined
 def needed(g: GraphArrays, s: Shards, edge: int, task: int, reader: int) -> tuple[int, int, int]:
     """Axis and interval that shard ``reader`` of ``task`` needs over ``edge`` (see ``boxes.Need``); axis -1: all."""
-    if s.ptr[task + 1] - s.ptr[task] == 1 or g.edge_need[edge, s.kind[task], 0] < 0:
+    if alone(s, task) or g.edge_need[edge, s.kind[task], 0] < 0:
         return -1, 0, 0
     kind = s.kind[task]
     axis, mul, div = g.edge_need[edge, kind, 0], g.edge_need[edge, kind, 1], g.edge_need[edge, kind, 2]
@@ -79,7 +88,7 @@ def needed(g: GraphArrays, s: Shards, edge: int, task: int, reader: int) -> tupl
 @inlined
 def held_axis(s: Shards, maker: int) -> int:
     """Axis along which the shards of a task divide its output; -1 where each has all of it."""
-    whole = s.ptr[maker + 1] - s.ptr[maker] == 1 or s.kind[maker] == PARTIAL
+    whole = alone(s, maker) or s.kind[maker] == PARTIAL
     return -1 if whole else s.kind[maker]
 
 
@@ -140,9 +149,25 @@ def lower(g: GraphArrays, s: Shards, n_devices: int, m: Messages) -> None:
         for shard in range(first, last):
             m.out_ptr[shard] = count
             for tensor in range(g.tensor_ptr[task], g.tensor_ptr[task + 1]):
-                count = _send(g, s, tensor, shard, m.slot_ptr[tensor] + shard - first, n_devices, m, count)
+                slot = m.slot_ptr[tensor] + shard - first
+                m.last_use[slot] = _last_here(g, s, tensor, task, shard)
+                if m.last_use[slot] == ELSEWHERE:
+                    count = _send(g, s, tensor, shard, slot, n_devices, m, count)
     m.slot_ptr[len(g.tensor_task)] = slots
     m.out_ptr[s.ptr[len(g.size)]] = count
+
+
+@inlined
+def _last_here(g: GraphArrays, s: Shards, tensor: int, task: int, shard: int) -> int:
+    """The last task that reads a whole tensor, where all that do are whole and on its device: the most common case."""
+    last = -1 if alone(s, task) else ELSEWHERE
+    for use in range(g.use_ptr[tensor], g.use_ptr[tensor + 1]):
+        reader = g.use_task[use]
+        if last == ELSEWHERE or not alone(s, reader) or s.device[s.ptr[reader]] != s.device[shard]:
+            last = ELSEWHERE
+            break
+        last = reader
+    return last
 
 
 @inlined
@@ -153,6 +178,9 @@ def _receive(g: GraphArrays, s: Shards, task: int, shard: int, n_devices: int, m
     for edge in range(g.edge_ptr[task], g.edge_ptr[task + 1]):
         tensor = g.edge_tensor[edge]
         maker = g.tensor_task[tensor]
+        if alone(s, maker) and alone(s, task) and s.device[s.ptr[maker]] == device:
+            m.pieces[shard] = max(m.pieces[shard], 1)
+            continue
         along = held_axis(s, maker)
         axis, low, high = needed(g, s, edge, task, shard)
         pieces = 0

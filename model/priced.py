@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from model import pricing
+from model import pricing, spending
 from model.arrays import GraphArrays, arrays
 from model.costs import costs
 from model.graph import Graph
@@ -23,7 +23,7 @@ class Priced:
     latency_s: one frame alone; period_s: between frames of a steady pipeline
     energy_j, memory_bytes: the largest of any device
     fits: every memory pool holds what its devices need
-    account: (D, COLUMNS) per device, columns as named in ``model.pricing``
+    account: (D, COLUMNS) per device, columns as named in ``model.spending``
     """
 
     latency_s: float
@@ -35,7 +35,7 @@ class Priced:
     g: GraphArrays
     shards: Shards
     messages: Messages
-    ledger: pricing.Ledger
+    ledger: spending.Ledger
 
     def devices(self, platform: Platform) -> list[dict[str, Any]]:
         """One row for each device that takes part, SI units."""
@@ -43,17 +43,17 @@ class Priced:
         return [
             {
                 "device": device.name,
-                "compute_s": a[d, pricing.COMPUTE],
-                "communicate_s": a[d, pricing.COMMUNICATE],
-                "wait_s": a[d, pricing.WAIT],
-                "energy_j": a[d, pricing.ENERGY],
-                "weights_bytes": a[d, pricing.WEIGHTS],
-                "activations_bytes": a[d, pricing.ACTIVATIONS],
-                "buffers_bytes": a[d, pricing.BUFFERS],
-                "memory_bytes": a[d, pricing.MEMORY],
+                "compute_s": a[d, spending.COMPUTE],
+                "communicate_s": a[d, spending.COMMUNICATE],
+                "wait_s": a[d, spending.WAIT],
+                "energy_j": a[d, spending.ENERGY],
+                "weights_bytes": a[d, spending.WEIGHTS],
+                "activations_bytes": a[d, spending.ACTIVATIONS],
+                "buffers_bytes": a[d, spending.BUFFERS],
+                "memory_bytes": a[d, spending.MEMORY],
             }
             for d, device in enumerate(platform.devices)
-            if a[d, pricing.MEMORY] > 0
+            if a[d, spending.MEMORY] > 0
         ]
 
 
@@ -64,14 +64,14 @@ def priced(graph: Graph, platform: Platform, mapping: Mapping) -> Priced:
     messages = lowered(g, shards, len(platform.devices))
     c = costs(graph, g, platform)
     size = room(g, np.diff(shards.ptr).astype(np.int64), len(platform.devices))
-    book = pricing.ledger(size, c)
-    latency, period = pricing.price(g, shards, messages, c, book)
+    book = spending.ledger(size)
+    latency, period = pricing.price(g, shards, messages, c, book, pricing.desk(c))
     return Priced(
         latency_s=float(latency),
         period_s=float(period),
-        energy_j=float(book.account[:, pricing.ENERGY].max()),
-        memory_bytes=float(book.account[:, pricing.MEMORY].max()),
-        fits=bool(pricing.excess(c, book) <= 0),
+        energy_j=float(book.account[:, spending.ENERGY].max()),
+        memory_bytes=float(book.account[:, spending.MEMORY].max()),
+        fits=bool(spending.excess(c, book) <= 0),
         account=book.account,
         g=g,
         shards=shards,

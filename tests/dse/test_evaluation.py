@@ -11,7 +11,7 @@ import pytest
 from codegen import zoo
 from dse.chromosomes import KINDS, SHARES, Chromosome, chromosome
 from dse.evaluation import CHUNK, OBJECTIVES, evaluate
-from model import pricing
+from model import spending
 from model.arrays import arrays
 from model.costs import CostArrays
 from model.costs import costs as cost_arrays
@@ -65,7 +65,7 @@ def test_scores_are_the_prices_of_the_mappings(graph: Graph, kind: str, shares: 
     for row, over, individual in zip(scores, excess, genes, strict=True):
         price = priced(graph, CLUSTER, code.decode(individual))
         assert row.tolist() == [price.latency_s, price.energy_j, price.memory_bytes, price.period_s]
-        assert over == pricing.excess(costs, price.ledger)
+        assert over == spending.excess(costs, price.ledger)
         assert price.fits == (over <= 0)
     assert len(np.unique(scores[:, 0])) > 3
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from onnx import ModelProto
 
 from codegen import zoo
-from model import coefficients, pricing
+from model import coefficients, spending
 from model.arrays import arrays
 from model.costs import costs
 from model.graph import Graph
@@ -22,7 +22,7 @@ from model.load import load
 from model.mapping import Mapping, Shard
 from model.platform import Platform
 from model.priced import Priced, priced
-from model.pricing import ACTIVATIONS, BUFFERS, COMMUNICATE, COMPUTE, ENERGY, MEMORY, WAIT, WEIGHTS
+from model.spending import ACTIVATIONS, BUFFERS, COMMUNICATE, COMPUTE, ENERGY, MEMORY, WAIT, WEIGHTS
 from runtime.errors import CleaveError
 from tests.reference.table2 import TABLE2, _priced
 from tests.tiny_cnn import examples, graph_of, network, node, random_mapping, six_layers, weight
@@ -216,7 +216,7 @@ def test_coefficients_for_another_unit_are_missing(graph: Graph, easy: str, tmp_
 
 def overflow(graph: Graph, platform: Platform, mapping: Mapping) -> tuple[float, Priced]:
     found = priced(graph, platform, mapping)
-    return float(pricing.excess(costs(graph, arrays(graph), platform), found.ledger)), found
+    return float(spending.excess(costs(graph, arrays(graph), platform), found.ledger)), found
 
 
 def test_without_a_limit_everything_fits(graph: Graph, easy: str) -> None:

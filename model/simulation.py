@@ -1,0 +1,275 @@
+"""From a lowered mapping to the events of its programs: the plan that a bundle executes, simulated.
+
+Tasks are what ranks and links do. A device works through its program, a straight one: it waits for what a segment
+(see ``model.planning``) needs, computes it, and hands over what it sends. A message then occupies the sender's link
+and, ``latency`` later, the receiver's, each first come, first served; it is cut through, so free links take the time
+of one. Its costs are those of LogGP (Alexandrov et al., 1995): latency L, processor time o on both sides, a gap g of
+the link between messages and G for each byte; o and g are 0 where they were not measured.
+
+Frames in a stream follow one another as ``runtime.loop`` has it, with two sets of buffers: a device begins a frame
+when it is done with the last one and all that it sent in the frame before that has arrived, and a message that is
+too large to be sent unasked waits until the other side is done with the frame two before.
+
+Times are ticks of a femtosecond, see ``model.events``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from model import events
+from model.arrays import GraphArrays, Ints
+from model.compiled import allocating, inlined, kernel
+from model.costs import CostArrays
+from model.events import PLAIN, State, Tasks, Times
+from model.lowering import Messages, Room, Shards
+from model.spending import Ledger, join, settle, spend
+
+TICK_S = 1e-15
+LONGEST_S = 4000.0
+"""A frame that takes longer cannot be counted in ticks; it is not simulated."""
+EAGER_BYTES = 65536
+"""Open MPI's TCP transport sends messages up to this size without asking the receiver."""
+SEND, LEAVE, ENTER = range(3)
+"""Tasks of a message, one after the other: it is handed over, on the sender's link, on the receiver's."""
+STAGES = 3
+
+
+class Stage(NamedTuple):
+    """Working memory of a simulation: the tasks, their state, and what building them takes. ``D`` devices.
+
+    segment: (S,) task of a shard; handed: (M,) first task of a message
+    waited: (M,) 1 once a shard that waits for a message has been met
+    begin, last: (D,) first and last task of a device's program; -1: it has none
+    open: (D,) 1 where the last task is a segment that may go on
+    free: (D,) ticks, when a device is done with a shard
+    """
+
+    tasks: Tasks
+    state: State
+    segment: Ints
+    handed: Ints
+    waited: Ints
+    begin: Ints
+    last: Ints
+    open: Ints
+    free: Times
+
+
+@allocating()
+def stage(r: Room, c: CostArrays, frames: int) -> Stage:
+    """Room for mappings as large as ``r`` says, and so many frames."""
+    i = np.int32
+    n = r.shards + STAGES * r.messages + r.devices
+    edges = 2 * n + r.messages
+    zero = np.int64(0)
+    tasks = Tasks(
+        np.full(n, zero),
+        np.full(n, -1, i),
+        np.full(n, zero - 1),
+        np.zeros((3, n), i),
+        np.zeros(n + 1, i),
+        np.zeros(edges, i),
+        np.zeros(edges, i),
+        np.ones(c.links, i),
+    )
+    return Stage(
+        tasks,
+        events.state(n * frames, c.links, frames, zero),
+        np.zeros(r.shards, i),
+        np.zeros(r.messages, i),
+        np.zeros(r.messages, i),
+        np.zeros(r.devices, i),
+        np.zeros(r.devices, i),
+        np.zeros(r.devices, i),
+        np.full(r.devices, zero),
+    )
+
+
+@kernel()
+def simulate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Stage) -> float:
+    """Fill ``out``; returns the latency in seconds: one frame alone, from first input to last output."""
+    spend(g, s, m, c, out)
+    n = build(g, s, m, c, out, w)
+    ended = events.simulate(w.tasks, n, 1, PLAIN, w.state)
+    latency = w.state.stop[w.state.order[ended - 1]] * TICK_S
+    _note(g, s, m, out, w)
+    settle(c, out)
+    return latency
+
+
+@kernel()
+def build(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Stage) -> int:
+    """Tasks of one frame from a ledger that ``spend`` has filled; returns how many there are."""
+    shards = s.ptr[len(g.size)]
+    for message in range(m.out_ptr[shards]):
+        w.waited[message] = 0
+    for device in range(len(w.last)):
+        w.begin[device] = w.last[device] = -1
+        w.open[device] = 0
+    n = 0
+    for shard in range(shards):
+        device = s.device[shard]
+        waits = _first_to_wait(m, w, shard)
+        if waits or w.open[device] == 0:
+            _next(w, device, n)
+            w.open[device] = 1
+            n += 1
+        w.segment[shard] = w.last[device]
+        w.tasks.duration[w.segment[shard]] += ticks(out.seconds[shard])
+        if waits:
+            _receive(m, c, out, w, shard, device)
+        for message in range(m.out_ptr[shard], m.out_ptr[shard + 1]):
+            _send(m, c, out, w, device, message, n)
+            w.open[device] = 0
+            n += STAGES
+    w.tasks.first[n] = 2 * n
+    return n
+
+
+@inlined
+def ticks(seconds: float) -> np.int64:
+    """Whole ticks."""
+    return np.int64(seconds / TICK_S + 0.5)
+
+
+@inlined
+def _task(t: Tasks, task: int, resource: int, duration: np.int64, needs: int) -> None:
+    """A task that releases nothing yet, but may release two others."""
+    t.duration[task] = duration
+    t.resource[task] = resource
+    t.lag[task] = -1
+    t.needs[0, task] = needs
+    t.first[task] = 2 * task
+    t.to[2 * task] = t.to[2 * task + 1] = -1
+    t.distance[2 * task] = t.distance[2 * task + 1] = 0
+
+
+@inlined
+def _next(w: Stage, device: int, task: int) -> None:
+    """The next thing that a device does."""
+    before = w.last[device]
+    _task(w.tasks, task, -1, 0, 0 if before < 0 else 1)
+    if before < 0:
+        w.begin[device] = task
+    else:
+        w.tasks.to[2 * before] = task
+    w.last[device] = task
+
+
+@inlined
+def _first_to_wait(m: Messages, w: Stage, shard: int) -> bool:
+    """Whether a shard needs a message that none before it has waited for."""
+    waits = False
+    for k in range(m.in_ptr[shard], m.in_ptr[shard + 1]):
+        waits = waits or w.waited[m.in_message[k]] == 0
+    return waits
+
+
+@inlined
+def _receive(m: Messages, c: CostArrays, out: Ledger, w: Stage, shard: int, device: int) -> None:
+    """The segment that begins with a shard waits for messages."""
+    task = w.segment[shard]
+    for k in range(m.in_ptr[shard], m.in_ptr[shard + 1]):
+        message = m.in_message[k]
+        if w.waited[message] == 0:
+            w.waited[message] = 1
+            w.tasks.to[2 * (w.handed[message] + ENTER)] = task
+            w.tasks.needs[0, task] += 1
+            w.tasks.duration[task] += ticks(c.receive[device, 0] + c.receive[device, 1] * out.size[message])
+
+
+@inlined
+def _send(m: Messages, c: CostArrays, out: Ledger, w: Stage, source: int, message: int, first: int) -> None:
+    """A message on its way: three tasks from number ``first``."""
+    t, target, size = w.tasks, m.device[message], out.size[message]
+    w.handed[message] = first
+    _next(w, source, first + SEND)
+    t.duration[first + SEND] = ticks(c.send[source, 0] + c.send[source, 1] * size)
+    t.to[2 * (first + SEND) + 1] = first + LEAVE
+    _task(t, first + LEAVE, c.leave[source, target], ticks(size / c.rate[source, target] + c.gap[source]), 1)
+    t.lag[first + LEAVE] = ticks(c.latency[source, target])
+    t.to[2 * (first + LEAVE)] = first + ENTER
+    _task(t, first + ENTER, c.enter[source, target], ticks(size / c.bandwidth[source, target] + c.gap[target]), 1)
+
+
+@kernel()
+def stream(
+    g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Stage, frames: int, warmup: int
+) -> float:
+    """Seconds between frames of a stream, from the end of frame ``warmup`` to that of the last of ``frames``.
+
+    After ``simulate`` of the same mapping, whose ledger stays as it is.
+    """
+    n = _link_frames(g, s, m, out, w, build(g, s, m, c, out, w))
+    ended = events.simulate(w.tasks, n, frames, PLAIN, w.state)
+    first = last = np.int64(0)
+    for k in range(ended):
+        row = w.state.order[k]
+        if row < (warmup + 1) * n:
+            first = max(first, w.state.stop[row])
+        last = max(last, w.state.stop[row])
+    return (last - first) * TICK_S / (frames - 1 - warmup)
+
+
+@inlined
+def _link_frames(g: GraphArrays, s: Shards, m: Messages, out: Ledger, w: Stage, n: int) -> int:
+    """Tie frames to the ones before: a device's program ends in a task more; returns how many tasks there are."""
+    t, sent = w.tasks, m.out_ptr[s.ptr[len(g.size)]]
+    for task in range(n):
+        t.needs[1, task] = t.needs[2, task] = t.needs[0, task]
+    for message in range(sent):
+        begin, enter = w.begin[s.device[m.shard[message]]], w.handed[message] + ENTER
+        t.to[2 * enter + 1], t.distance[2 * enter + 1] = begin, 2
+        t.needs[2, begin] += 1
+    edge = 2 * n
+    for device in range(len(w.last)):
+        if w.last[device] >= 0:
+            t.to[2 * w.last[device]] = n
+            edge = _end_of_program(m, out, w, device, sent, n, edge)
+            n += 1
+    return n
+
+
+@inlined
+def _end_of_program(m: Messages, out: Ledger, w: Stage, device: int, sent: int, task: int, edge: int) -> int:
+    """The task that ends a device's frame, and what it lets go on; returns the number of edges so far."""
+    t = w.tasks
+    t.duration[task], t.resource[task], t.lag[task] = 0, -1, -1
+    t.needs[:, task] = 1
+    t.first[task] = edge
+    t.to[edge], t.distance[edge] = w.begin[device], 1
+    t.needs[1, w.begin[device]] += 1
+    t.needs[2, w.begin[device]] += 1
+    edge += 1
+    for message in range(sent):
+        if m.device[message] == device and out.size[message] > EAGER_BYTES:
+            leave = w.handed[message] + LEAVE
+            t.to[edge], t.distance[edge] = leave, 2
+            t.needs[2, leave] += 1
+            edge += 1
+    t.first[task + 1] = edge
+    return edge
+
+
+@inlined
+def _note(g: GraphArrays, s: Shards, m: Messages, out: Ledger, w: Stage) -> None:
+    """When things happened, in seconds, and how long joins waited."""
+    start, stop = w.state.start, w.state.stop
+    shards = s.ptr[len(g.size)]
+    for message in range(m.out_ptr[shards]):
+        out.depart[message] = start[w.handed[message] + LEAVE] * TICK_S
+        out.arrive[message] = stop[w.handed[message] + ENTER] * TICK_S
+    w.free[:] = 0
+    for shard in range(shards):
+        device = s.device[shard]
+        join(m, out, shard, device, w.free[device] * TICK_S)
+        segment = w.segment[shard]
+        end = max(w.free[device], start[segment]) + ticks(out.seconds[shard])
+        out.start[shard] = (end - ticks(out.seconds[shard])) * TICK_S
+        out.stop[shard] = end * TICK_S
+        w.free[device] = end
+        if m.out_ptr[shard + 1] > m.out_ptr[shard]:
+            w.free[device] = stop[w.handed[m.out_ptr[shard + 1] - 1] + SEND]

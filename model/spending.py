@@ -1,0 +1,186 @@
+"""What devices spend on a lowered mapping, whenever it is: seconds, joules, bytes (section 4.3 of the thesis).
+
+Time follows Eq. 4.7, communication Eq. 4.8, memory Eq. 4.9, energy Eq. 4.10. When things happen is told by
+``model.pricing`` (in topological order) or ``model.simulation`` (as events), which fill the rest of the ledger.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from model import boxes
+from model.arrays import GraphArrays
+from model.compiled import allocating, inlined, kernel
+from model.costs import CostArrays, Floats
+from model.lowering import Messages, Room, Shards, alone
+
+COMPUTE, COMMUNICATE, WAIT, ENERGY, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY = range(8)
+"""Columns of an account: seconds, seconds, seconds, joules, then bytes."""
+COLUMNS = 8
+
+
+class Ledger(NamedTuple):
+    """What a price is made of. ``S`` shards, ``M`` messages, ``D`` devices; seconds from the start of the frame.
+
+    seconds: (S,) that a shard takes; size: (M,) bytes of a message
+    start, stop: (S,) of a shard; depart, arrive: (M,) of a message
+    account: (D, COLUMNS) what each device spends, see the column names
+    alive: (D,) bytes held (scratch)
+    """
+
+    seconds: Floats
+    size: Floats
+    start: Floats
+    stop: Floats
+    depart: Floats
+    arrive: Floats
+    account: Floats
+    alive: Floats
+
+
+@allocating()
+def ledger(r: Room) -> Ledger:
+    """Room for prices of mappings as large as ``r`` says."""
+    return Ledger(
+        np.zeros(r.shards),
+        np.zeros(r.messages),
+        np.zeros(r.shards),
+        np.zeros(r.shards),
+        np.zeros(r.messages),
+        np.zeros(r.messages),
+        np.zeros((r.devices, COLUMNS)),
+        np.zeros(r.devices),
+    )
+
+
+@kernel()
+def spend(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) -> None:
+    """Fill in what needs no clock: seconds and sizes, and accounts but for waiting, its energy, and memory in all."""
+    out.alive[:] = 0
+    out.account[:] = 0
+    for task in range(len(g.size)):
+        for shard in range(s.ptr[task], s.ptr[task + 1]):
+            share = 1.0 if alone(s, task) else (s.stop[shard] - s.start[shard]) / g.size[task, s.kind[task]]
+            _compute(g, s, c, out, task, shard, share)
+            for message in range(m.out_ptr[shard], m.out_ptr[shard + 1]):
+                _communicate(g, s, m, c, out, message)
+        _release(g, s, m, out, task)
+
+
+@inlined
+def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, shard: int, share: float) -> None:
+    """A shard that does ``share`` of a task's work."""
+    device, kind = s.device[shard], s.kind[task]
+    seconds = c.time_s[task, device] * share + c.overhead_s[task, device]
+    out.seconds[shard] = seconds
+    out.account[device, COMPUTE] += seconds
+    out.account[device, ENERGY] += seconds * c.power_w[task, device]
+    out.account[device, WEIGHTS] += c.cut_bytes[task, kind] * share + c.kept_bytes[task, kind]
+    for tensor in range(g.tensor_ptr[task], g.tensor_ptr[task + 1]):
+        out.alive[device] += g.tensor_bytes[tensor] * _made(s, kind, share)
+    out.account[device, ACTIVATIONS] = max(out.account[device, ACTIVATIONS], out.alive[device])
+
+
+@inlined
+def _made(s: Shards, kind: int, share: float) -> float:
+    """The part of an output that a shard makes: all of it, where shards make partial sums."""
+    return 1.0 if kind == boxes.PARTIAL else share
+
+
+@inlined
+def _communicate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, message: int) -> None:
+    """A message costs both sides, and each a buffer."""
+    tensor = m.tensor[message]
+    size = g.tensor_bytes[tensor]
+    for axis in range(boxes.AXES):
+        size *= (m.stop[message, axis] - m.start[message, axis]) / g.tensor_size[tensor, axis]
+    source, target = s.device[m.shard[message]], m.device[message]
+    seconds = size / c.bandwidth[source, target] + c.latency[source, target]
+    out.size[message] = size
+    out.account[source, COMMUNICATE] += seconds
+    out.account[target, COMMUNICATE] += seconds
+    out.account[source, BUFFERS] += size
+    out.account[target, BUFFERS] += size
+
+
+@inlined
+def _release(g: GraphArrays, s: Shards, m: Messages, out: Ledger, task: int) -> None:
+    """Free what no later task on its own device reads: inputs of the task, and its outputs where none does."""
+    for edge in range(g.edge_ptr[task], g.edge_ptr[task + 1]):
+        if _reads_first(g, task, edge):
+            _free(g, s, m, out, g.edge_tensor[edge], task)
+    for tensor in range(g.tensor_ptr[task], g.tensor_ptr[task + 1]):
+        _free(g, s, m, out, tensor, -1)
+
+
+@inlined
+def _reads_first(g: GraphArrays, task: int, edge: int) -> bool:
+    """Whether no earlier edge of the task reads the same tensor."""
+    first = True
+    for other in range(g.edge_ptr[task], edge):
+        if g.edge_tensor[other] == g.edge_tensor[edge]:
+            first = False
+    return first
+
+
+@inlined
+def _free(g: GraphArrays, s: Shards, m: Messages, out: Ledger, tensor: int, task: int) -> None:
+    """Free the pieces of ``tensor`` whose last reader is ``task`` (-1: that have none)."""
+    maker = g.tensor_task[tensor]
+    kind = s.kind[maker]
+    slot = m.slot_ptr[tensor] - s.ptr[maker]
+    for shard in range(s.ptr[maker], s.ptr[maker + 1]):
+        if m.last_use[slot + shard] == task:
+            share = 1.0 if alone(s, maker) else (s.stop[shard] - s.start[shard]) / g.size[maker, kind]
+            out.alive[s.device[shard]] -= g.tensor_bytes[tensor] * _made(s, kind, share)
+
+
+@inlined
+def join(m: Messages, out: Ledger, shard: int, device: int, free: float) -> float:
+    """When a device that is ``free`` at a time has all that a shard needs.
+
+    Between the first and the last piece of a join the device waits, as section 4.3.4 has it: on its account.
+    """
+    first = last = free
+    for k in range(m.in_ptr[shard], m.in_ptr[shard + 1]):
+        arrival = out.arrive[m.in_message[k]]
+        first = arrival if k == m.in_ptr[shard] else min(first, arrival)
+        last = max(last, arrival)
+    if m.pieces[shard] > 1:
+        out.account[device, WAIT] += last - min(last, max(first, free))
+    return last
+
+
+@kernel()
+def settle(c: CostArrays, out: Ledger) -> None:
+    """Energy of communication and waiting, and resident memory (Eq. 4.9), for each device that takes part."""
+    for device in range(len(c.pool)):
+        a = out.account[device]
+        a[ENERGY] += (a[COMMUNICATE] + a[WAIT]) * c.communication_w[device]
+        if a[COMPUTE] + a[COMMUNICATE] + a[ACTIVATIONS] > 0:
+            k = c.memory[device]
+            a[MEMORY] = a[WEIGHTS] * k[0] + a[ACTIVATIONS] * k[1] + a[BUFFERS] * k[2] + k[3]
+
+
+@inlined
+def largest(out: Ledger, column: int) -> float:
+    """The largest entry of a column of the account."""
+    most = 0.0
+    for device in range(len(out.account)):
+        most = max(most, out.account[device, column])
+    return most
+
+
+@inlined
+def excess(c: CostArrays, out: Ledger) -> float:
+    """Bytes by which the fullest memory pool overflows; at most 0 when everything fits. -inf: no limit stated."""
+    worst = -np.inf
+    for pool in range(len(c.capacity)):
+        used = 0.0
+        for device in range(len(c.pool)):
+            if c.pool[device] == pool:
+                used += out.account[device, MEMORY]
+        worst = max(worst, used - c.capacity[pool])
+    return worst
