@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 from runtime.communicator import Communicator
 from runtime.errors import CleaveError
 from runtime.loop import run_frames
 from runtime.options import Options, parse
-from runtime.rank import Place, Program, Rank
+from runtime.rank import Place, Program, Rank, Shared
 
 
 def main(program: Program, place: Place, arguments: list[str] | None = None) -> None:
     """Run a program as an MPI process, with the options of the command line."""
-    from runtime.mpi import MpiCommunicator  # here, so that a program can be read and run where there is no MPI
+    from runtime.mpi import PREFIX, MpiCommunicator  # here, so that a program can be read and run where there is no MPI
 
-    execute(program, place, MpiCommunicator(), parse(sys.argv[1:] if arguments is None else arguments))
+    shared = Shared()
+
+    def tell(*_: object) -> None:
+        sys.stderr.write(f"{PREFIX}{_who(place)} was not done ({shared.activity})\n")
+        sys.stderr.flush()
+
+    signal.signal(signal.SIGUSR1, tell)  # when time is up
+    execute(program, place, MpiCommunicator(), parse(sys.argv[1:] if arguments is None else arguments), shared)
 
 
-def execute(program: Program, place: Place, communicator: Communicator, options: Options) -> None:
+def execute(
+    program: Program, place: Place, communicator: Communicator, options: Options, shared: Shared | None = None
+) -> None:
     """Run a program on any communicator."""
-    rank = Rank(place, communicator, options)
+    rank = Rank(place, communicator, options, shared)
     try:
         _check(place, communicator)
         run_frames(program, rank, options)
@@ -36,8 +46,11 @@ def _check(place: Place, communicator: Communicator) -> None:
 
 def _sentence(place: Place, activity: str, error: Exception) -> str:
     """One line for a person."""
-    who = f"rank {place.rank} of {place.ranks} on {place.device}"
     reason = str(error).strip() or "no reason given"
     kind = "" if isinstance(error, CleaveError) else f"{type(error).__name__}: "
-    sentence = f"{who} failed ({activity}): {kind}{reason}"
+    sentence = f"{_who(place)} failed ({activity}): {kind}{reason}"
     return " ".join(sentence.split())
+
+
+def _who(place: Place) -> str:
+    return f"rank {place.rank} of {place.ranks} on {place.device}"

@@ -11,6 +11,7 @@ import json
 import logging
 import shlex
 import socket
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -26,16 +27,21 @@ ENDING_S = 5.0
 """Most seconds that a script which says nothing more may take to end."""
 ALIVE_S, LOST_S = 5, 20
 """Seconds between signs of life, and until a host that answers none is given up."""
+LOOK = "is it on, is it in the network?"
 MARK = "cleave-answer "
 """Before each line that a script answers with, lest a talkative login shell be taken for one."""
 
 BOOT = (
     "import sys, json, types; "
-    "common, script, request = json.loads(sys.stdin.buffer.readline().decode('utf-8')); "
-    "module = types.ModuleType('runtime.deploy.far.common'); sys.modules[module.__name__] = module; "
-    "exec(compile(common, 'common', 'exec'), module.__dict__); module.begin(script, request)"
+    "modules, script, request = json.loads(sys.stdin.buffer.readline().decode('utf-8'))\n"
+    "for name, text in modules:\n"
+    "    module = types.ModuleType('runtime.deploy.far.' + name); sys.modules[module.__name__] = module\n"
+    "    exec(compile(text, name, 'exec'), module.__dict__)\n"
+    "sys.modules['runtime.deploy.far.common'].begin(script, request)"
 )
 """Runs on the host, on any Python 3."""
+MODULES = ("common", "remains")
+"""Of ``runtime/deploy/far``, what scripts share; each may import those before it."""
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what it has to say comes as exceptions
 
@@ -67,7 +73,8 @@ class Connection:
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise lost(error) from error
         talk = Talk(channel, self.target.python)
-        talk.say([source("common"), source(script), {"work": self.target.work, **request}])
+        shared = [(name, source(name)) for name in MODULES]
+        talk.say([shared, source(script), {"work": self.target.work, **request}])
         return talk
 
     def call(self, script: str, timeout_s: float = ANSWER_S, **request: Any) -> Any:
@@ -111,8 +118,9 @@ class Talk:
             self._channel.sendall(data)
         except TimeoutError:
             raise HostError("it takes no more data; the link may be cut, or its disk too slow") from None
-        except OSError:
-            self._channel.shutdown_write()
+        except (OSError, EOFError):
+            with suppress(OSError, EOFError):
+                self._channel.shutdown_write()
 
     def hear(self, timeout_s: float | None = None) -> Any:
         """The next answer; ``HostError`` for one that tells of an error, or where there is none in time."""
@@ -130,10 +138,10 @@ class Talk:
         """So many bytes that follow an answer."""
         try:
             data: bytes = self._out.read(size)
-        except (TimeoutError, OSError) as error:
+        except (OSError, EOFError) as error:
             raise lost(error) from error
         if len(data) < size:
-            raise HostError("the connection was lost")
+            raise HostError(f"the connection to it was lost: {LOOK}")
         return data
 
     def _line(self) -> bytes:
@@ -141,7 +149,7 @@ class Talk:
             line: bytes = self._out.readline()
         except TimeoutError:
             raise HostError(f"it gave no answer for {self._channel.gettimeout():.0f} s") from None
-        except OSError as error:
+        except (OSError, EOFError) as error:
             raise lost(error) from error
         if not line:
             raise HostError(self._ending())
@@ -150,7 +158,7 @@ class Talk:
     def _ending(self) -> str:
         """Why a script ended without an answer."""
         if not self._channel.get_transport().is_active():
-            return "the connection was lost"
+            return f"the connection to it was lost: {LOOK}"
         self._channel.settimeout(ENDING_S)
         try:
             said = self._channel.makefile_stderr("rb").read(4000).decode("utf-8", "replace").strip().splitlines()
@@ -201,14 +209,14 @@ def connect(target: Target, trust: Trust, password: str | None = None) -> Connec
     return Connection(target, transport, address, port)
 
 
-def source(script: str) -> str:
+def source(script: str, language: str = "py") -> str:
     """The text of a script that runs on hosts."""
-    return files("runtime.deploy.far").joinpath(f"{script}.py").read_text(encoding="utf-8")
+    return files("runtime.deploy.far").joinpath(f"{script}.{language}").read_text(encoding="utf-8")
 
 
 def lost(error: Exception) -> HostError:
     """A connection that broke."""
-    return HostError(f"the connection was lost ({str(error) or type(error).__name__})")
+    return HostError(f"the connection to it was lost ({str(error) or type(error).__name__}): {LOOK}")
 
 
 class _Check(paramiko.MissingHostKeyPolicy):
@@ -248,9 +256,7 @@ def _reach(target: Target, address: str, port: int) -> socket.socket:
             f"its address {address!r} is not known: correct the platform file, or name resolution"
         ) from None
     except TimeoutError:
-        raise HostError(
-            f"does not answer at {entry(address, port)} within {CONNECT_S:.0f} s: is it on, is it in the network?"
-        ) from None
+        raise HostError(f"does not answer at {entry(address, port)} within {CONNECT_S:.0f} s: {LOOK}") from None
     except OSError as error:
         raise HostError(
             f"cannot be reached at {entry(address, port)} ({error.strerror}): is it on, does sshd run?"

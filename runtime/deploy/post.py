@@ -38,15 +38,15 @@ class Post:
         with self._named(), self.lock:
             self.talk.say({"do": do, **more})
 
-    def answer(self) -> Any:
+    def answer(self, timeout_s: float | None = None) -> Any:
         """What came of it."""
         with self._named():
-            return self.talk.hear()
+            return self.talk.hear(timeout_s)
 
-    def tell(self, do: str, **more: Any) -> Any:
+    def tell(self, do: str, timeout_s: float | None = None, **more: Any) -> Any:
         """Have the guard do something, and wait until it is done."""
         self.begin(do, **more)
-        return self.answer()
+        return self.answer(timeout_s)
 
     def put(self, name: str, file: Path) -> None:
         """Bring a file into the folder of the run."""
@@ -98,14 +98,17 @@ def keep_alive(posts: Iterable[Post], over: threading.Event) -> None:
                     post.lock.release()
 
 
-def dismiss(posts: Iterable[Post]) -> None:
-    """Have every guard clear away, and wait for it, ``END_S`` for all together."""
-    deadline = time.monotonic() + END_S
+def dismiss(posts: Iterable[Post]) -> list[Post]:
+    """Have every guard clear away, and wait for it, ``END_S`` for all together; those that did not say they have."""
+    deadline, silent = time.monotonic() + END_S, []
     for post in posts:
         with suppress(HostError):
             post.talk.say({"do": "end"})
     for post in posts:
-        with suppress(HostError):
+        try:
             while "ended" not in post.talk.hear(max(deadline - time.monotonic(), 0.1)):
                 pass
+        except HostError:
+            silent.append(post)
         post.talk.close()
+    return silent

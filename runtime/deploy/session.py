@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NoReturn
 
 from runtime.compiling import frames_file
 from runtime.deploy import check, network
-from runtime.deploy.connect import Connection, source
+from runtime.deploy.cause import Failure, ranks_on
+from runtime.deploy.connect import LOOK, Connection, source
 from runtime.deploy.network import Site
 from runtime.deploy.parcel import Shipment
 from runtime.deploy.post import Post, dismiss, keep_alive
-from runtime.deploy.target import DeployError, Target, everywhere
+from runtime.deploy.target import DeployError, Target, each, everywhere
 from runtime.errors import CleaveError
 from runtime.images import PLAIN
-from runtime.launch import QUIET, Finished, Mpirun, ended
+from runtime.launch import QUIET, Finished, Mpirun
 from runtime.options import Options
 
 OWN_KEY, EXISTING = TRUSTS = ("key", "existing")
 """How the other hosts let the head host in: by a key of this run alone, or as they do anyway."""
+ASK_S = 10.0
+"""For a guard to say what it saw of a run that failed."""
 LATE_S = 40.0
 """Past the time of a run, until it is given up though mpirun does not end."""
-NO_ENTRY = re.compile(r"Permission denied \(|Host key verification failed|Connection (refused|timed out)|No route to")
-"""What ssh on the head host says where another host does not let it in."""
 FRAMES, OUTPUT, REPORT = "frames.npz", "output.npz", "report.json"
 """Files of a run, in its folder on the hosts that have to do with them."""
 
@@ -61,16 +61,41 @@ class Session:
         if self._own_key:
             self._let_in(timeout_s)
         done = self._wait([*self._command, *there.arguments()], timeout_s)
-        stdout, stderr = (done[name].replace("\0", "") for name in ("stdout", "stderr"))
-        refused = next((line for line in stderr.splitlines() if NO_ENTRY.search(line)), None)
-        if done["code"] != 0 and refused:
-            raise DeployError({self._head.name: [f"may not start ranks on another host ({refused}): {self._mend()}"]})
-        finished = ended(done["code"], stdout, stderr, done["time_s"], timeout_s)
+        done |= {name: done[name].replace("\0", "") for name in ("stdout", "stderr")}
+        if done["code"] != 0:
+            self._fail(done, timeout_s)
         first = self._posts[self._plan.ranks[0].host]
         for name, to in ((OUTPUT, options.output), (REPORT, options.report)):
             if to is not None:
                 first.fetch(name, Path(to))
-        return finished
+        return Finished(done["stdout"], done["stderr"], done["time_s"])
+
+    def _fail(self, done: Any, timeout_s: float) -> NoReturn:
+        """Ask all guards what they saw, and say why the run failed."""
+        seen, silent = self._seen()
+        if silent:
+            raise self._lost(silent)
+        free = {name: found["free memory"] for name, found in self._facts.items()}
+        addresses = {name: post.site.connection.address for name, post in self._posts.items()}
+        failure = Failure(self._plan, self._head.name, done, seen, free, addresses, self._mend())
+        error = DeployError(dict(failure.sentences()))
+        if done["code"] is None:
+            raise CleaveError(f"the ranks were not done after {timeout_s:g} s and were ended", *error.sentences)
+        raise error
+
+    def _seen(self) -> tuple[dict[str, Any], list[str]]:
+        """What guards saw, and the hosts of those that do not answer."""
+        seen, silent = {}, []
+        for name, post in self._posts.items():
+            try:
+                seen[name] = post.tell("seen", timeout_s=ASK_S)
+            except DeployError:
+                silent.append(name)
+        return seen, silent
+
+    def _lost(self, hosts: Sequence[str]) -> DeployError:
+        ranks = {host: ranks_on(self._plan, host) for host in hosts}
+        return DeployError({host: [f"was lost during the run ({ranks[host]}): {LOOK}"] for host in hosts})
 
     def _mend(self) -> str:
         """What to do where the other hosts do not let the head host in."""
@@ -124,10 +149,10 @@ class Session:
         self._head.begin("go", command=command, timeout_s=timeout_s)
         while not self._head.talk.ready():
             time.sleep(0.02)
-            lost = [name for name, post in self._posts.items() if not post.site.connection.alive]
+            lost = [post.name for post in self._others if post.talk.ready()]  # none has anything to say now
+            lost += [post.name for post in self._posts.values() if not post.site.connection.alive]
             if lost:
-                sentence = "the connection to it was lost during the run: is it on, is it in the network?"
-                raise DeployError({name: [sentence] for name in lost})
+                raise self._lost(lost)
             if time.monotonic() > deadline:
                 raise CleaveError(f"{self._head.name}: mpirun was not done after {timeout_s:g} s and did not end")
         return self._head.answer()
@@ -161,6 +186,7 @@ def session(
             mpirun=found["mpirun"],
             release=releases.get(target.name, ""),
             gate=source("gate"),
+            launch=source("launch", "sh"),
             trusted=own_key and target.name != head,
         )
         there = talk.hear()
@@ -174,4 +200,6 @@ def session(
         yield Session(shipment, posts, head, facts, trust)
     finally:
         over.set()
-        dismiss(list(posts.values()))
+        silent = [post.site.connection for post in dismiss(list(posts.values()))]
+        there = [connection.target for connection in silent if connection.alive]
+        dismiss(list(each(there, guard)[0].values()))  # another guard clears away where one was killed

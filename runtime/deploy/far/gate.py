@@ -22,7 +22,10 @@ def main() -> None:
         sys.exit("cleave: this key starts nothing but Open MPI's daemon")
     daemon = os.path.join(own["bin"], found.group(1))
     environment = dict(own["environment"], **own_prefix(asked[: found.start()], os.path.dirname(own["bin"])))
-    os.execve(daemon, [daemon, *own_words(shlex.split(asked[found.end() :]))], environment)
+    words = shlex.split(asked[found.end() :])
+    if asked.startswith("(") and words[-1:] == [")"]:  # so Open MPI 4.1 writes it for a login shell that is no bash
+        words.pop()
+    os.execve(daemon, [daemon, *own_words(words)], environment)
 
 
 def own_prefix(before: str, prefix: str) -> Dict[str, str]:

@@ -4,8 +4,6 @@ It obeys lines from the workstation. When these stop (``end``, a line that broke
 ``QUIET_S``, a time that is up) it kills every process of the run, and takes away the key and the folder of the run.
 """
 
-import contextlib
-import fcntl
 import json
 import os
 import re
@@ -14,14 +12,16 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 from runtime.deploy.far.common import FarError, answer, folder, inside
+from runtime.deploy.far.remains import MARKER, begin, clear, edit_keys, end_processes, name_of, shared_memory
 
 QUIET_S = 30.0
 GRACE_S = 5.0
+ASIDE_S = 0.7
+"""For ranks to say what they are doing, when time is up."""
 KEPT_BYTES = 200000
 """Of what mpirun and the ranks print."""
 ADDRESS = re.compile(r"[0-9A-Fa-f.:]+(%[A-Za-z0-9_.-]+)?")
@@ -35,14 +35,20 @@ def start(request: Dict[str, Any]) -> None:
     """Obey until the end, then clear away."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the line breaking is heard on standard input
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    folder(request["work"])
-    run = Run(request, folder(request["work"], "runs", request["run"]))
+    runs, name = folder(request["work"], "runs"), request["run"]
+    held = begin(runs, name)
     try:
-        run.obey()
+        run = Run(request, os.path.join(runs, name))
+        try:
+            run.obey()
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            run.stop()
     except GoneError:
         pass
     finally:
-        run.clear()
+        clear(runs, name)
+        os.close(held)
     answer({"ended": True})
 
 
@@ -90,7 +96,6 @@ class Run:
 
     def __init__(self, request: Dict[str, Any], root: str) -> None:
         self._request, self._root, self._line = request, root, Line()
-        self._marker = "CLEAVE_RUN=" + request["run"]
         self._shared = shared_memory(request["run"])
         self._process = None  # type: Optional[subprocess.Popen[bytes]]
         self._write_own()
@@ -105,30 +110,23 @@ class Run:
             if said["do"] == "end":
                 return
             {"write": self._write, "put": self._put, "fetch": self._fetch, "key": self._key, "trust": self._trust,
-             "go": self._go}[said["do"]](said)  # fmt: skip
-
-    def clear(self) -> None:
-        """End what still runs; take away key, files and shared memory."""
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        self._stop()
-        if self._request["trusted"]:
-            edit_keys(None, self._request["run"])
-        for place in (self._root, self._shared):
-            shutil.rmtree(place, ignore_errors=True)
+             "go": self._go, "seen": self._seen}[said["do"]](said)  # fmt: skip
 
     def environment(self) -> Dict[str, str]:
         """Of all processes of the run on this host."""
         bin_ = os.path.dirname(self._request["mpirun"])
         path = os.pathsep.join([bin_, os.environ.get("PATH", "/usr/bin:/bin")])
-        own = {"CLEAVE_RUN": self._request["run"], "CLEAVE_LAUNCH": os.path.join(self._root, "launch")}
+        own = {MARKER: self._request["run"], "CLEAVE_LAUNCH": os.path.join(self._root, "launch")}
         own.update(TMPDIR=self._root, XDG_CACHE_HOME=self._root)  # what MPI and ONNX Runtime leave goes with the run
         own.update({f"OMPI_MCA_btl_{name}_backing_directory": self._shared for name in ("sm", "vader")})
         return dict(os.environ, **self._request["environment"], PATH=path, **own)
 
     def _write_own(self) -> None:
         """What starts a rank here, and what the key may do here."""
-        words = map(quoted, (self._request["python"], os.path.join(self._request["release"], "main.py")))
-        self._file("launch", '#!/bin/sh\ncd {} && exec {} "$@"\n'.format(quoted(self._root), " ".join(words)), 0o700)
+        program = os.path.join(self._request["release"], "main.py")
+        names = {"root": self._root, "python": self._request["python"], "program": program}
+        lines = [f"{name}={quoted(value)}\n" for name, value in names.items()]
+        self._file("launch", "#!/bin/sh\n" + "".join(lines) + self._request["launch"], 0o700)
         self._file("gate.py", self._request["gate"])
         body = {"bin": os.path.dirname(self._request["mpirun"]), "environment": self.environment()}
         self._file("gate.json", json.dumps(body))
@@ -197,10 +195,13 @@ class Run:
             if word is not None and word["do"] == "end":
                 raise GoneError
         took = time.monotonic() - begin
-        self._stop()
+        if code is None:
+            self._process.send_signal(signal.SIGUSR1)  # mpirun passes it on, and ranks say what they are doing
+            time.sleep(ASIDE_S)
+        self.stop()
         answer({"code": code, "stdout": tail(out), "stderr": tail(err), "time_s": took})
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
         """mpirun first, which ends its ranks on all hosts; then whatever of the run is still here."""
         process, self._process = self._process, None
         if process is not None and process.poll() is None:
@@ -208,88 +209,27 @@ class Run:
             deadline = time.monotonic() + GRACE_S
             while process.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.02)
-        for _ in range(50):
-            pids = self._processes()
-            if not pids:
-                break
-            for pid in pids:
-                kill(pid)
-            time.sleep(0.02)
+        end_processes(self._request["run"])
         if process is not None:
             process.wait()
 
-    def _processes(self) -> List[int]:
-        """Processes of this run on this host."""
-        found = []
-        for pid in processes():
-            try:
-                with open(f"/proc/{pid}/environ", "rb") as file:
-                    if self._marker.encode() in file.read().split(b"\0"):
-                        found.append(pid)
-            except OSError:
-                continue
-        return [pid for pid in found if not zombie(pid)]
+    def _seen(self, said: Dict[str, Any]) -> None:
+        """How ranks of this host ended since this was last asked, as their launchers wrote it down, and room on disk.
 
-
-def shared_memory(run: str) -> str:
-    """A folder for the memory that ranks of one host share: those that are killed leave it behind."""
-    for place in ("/dev/shm", tempfile.gettempdir()):
-        if os.access(place, os.W_OK):
-            return folder(place, "cleave-" + run)
-    raise FarError("has neither /dev/shm nor a folder for temporary files that can be written to")
-
-
-def name_of(run: str) -> str:
-    """The comment of the key of a run, by which it is found again."""
-    return "cleave-run-" + run
-
-
-def edit_keys(added: Optional[str], run: str) -> None:
-    """Add a line to ``authorized_keys``, or take those of a run away again; all others stay as they are."""
-    place = folder(os.path.expanduser("~"), ".ssh")
-    lock = os.open(place, os.O_RDONLY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another run may begin or end at this moment
-        _edit(os.path.realpath(os.path.join(place, "authorized_keys")), added, run)
-    finally:
-        os.close(lock)
-
-
-def _edit(path: str, added: Optional[str], run: str) -> None:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            before, mode = file.read(), os.stat(path).st_mode & 0o7777
-    except FileNotFoundError:
-        before, mode = "", 0o600
-    lines = [text for text in before.splitlines() if not text.endswith(" " + name_of(run))]
-    text = "".join(line + "\n" for line in [*lines, *([added] if added else [])])
-    if text == before:
-        return
-    draft = f"{path}.cleave-{run}"
-    with open(draft, "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(text)
-    os.chmod(draft, mode)
-    os.replace(draft, path)
-
-
-def processes() -> List[int]:
-    """All there are, but this one."""
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]
-
-
-def zombie(pid: int) -> bool:
-    """Whether it has ended, and only its parent has not noticed."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] == b"Z"
-    except OSError:
-        return True
-
-
-def kill(pid: int) -> None:
-    """At once."""
-    with contextlib.suppress(OSError):
-        os.kill(pid, signal.SIGKILL)
+        By rank: exit code (128 and more: of a signal), and whether the kernel killed for want of memory meanwhile.
+        """
+        ended = {}
+        for name in os.listdir(self._root):
+            word, _, rank = name.partition(".")
+            if word == "ended" and rank.isdigit():
+                path = os.path.join(self._root, name)
+                with open(path, encoding="ascii") as file:
+                    code, _, memory = file.read().strip().partition(" ")
+                os.remove(path)
+                if code.isdigit():
+                    ended[rank] = [int(code), memory == "memory"]
+        place = os.statvfs(self._root)
+        answer({"ranks": ended, "free disk": place.f_bavail * place.f_frsize})
 
 
 def tail(path: str) -> str:

@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.deploy.connect import Connection, Talk, source
-from runtime.deploy.far import guard
+from runtime.deploy.connect import MODULES, Connection, Talk, source
+from runtime.deploy.far import remains
 from runtime.deploy.target import HostError
 from tests.runtime.deploy.sshd import Server
 
@@ -34,7 +34,8 @@ def test_scripts_are_read_by_old_pythons_and_import_little(name: str) -> None:
     tree = ast.parse(text, feature_version=(3, 6))
     modules = {str(n.module) for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
     modules |= {alias.name for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names}
-    assert modules <= {*sys.stdlib_module_names, "runtime.deploy.far.common"}
+    shared = {f"runtime.deploy.far.{module}" for module in MODULES}
+    assert modules <= {*sys.stdlib_module_names, *shared}
     assert "__future__" not in modules  # 3.6 has no annotations there
 
 
@@ -132,11 +133,11 @@ def test_a_key_is_added_and_taken_away_and_all_others_stay(tmp_path: Path, monke
     keys.parent.mkdir()
     keys.write_text(MINE)
     keys.chmod(0o640)
-    guard.edit_keys("restrict ssh-ed25519 BBBB cleave-run-1", "1")
-    guard.edit_keys("restrict ssh-ed25519 CCCC cleave-run-2", "2")
+    remains.edit_keys("restrict ssh-ed25519 BBBB cleave-run-1", "1")
+    remains.edit_keys("restrict ssh-ed25519 CCCC cleave-run-2", "2")
     assert keys.read_text() == MINE + "restrict ssh-ed25519 BBBB cleave-run-1\nrestrict ssh-ed25519 CCCC cleave-run-2\n"
-    guard.edit_keys(None, "1")
-    guard.edit_keys(None, "2")
+    remains.edit_keys(None, "1")
+    remains.edit_keys(None, "2")
     assert keys.read_text() == MINE
     assert keys.stat().st_mode & 0o777 == 0o640
     assert list(keys.parent.iterdir()) == [keys]
@@ -144,7 +145,7 @@ def test_a_key_is_added_and_taken_away_and_all_others_stay(tmp_path: Path, monke
 
 def test_a_first_key_is_for_its_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    guard.edit_keys("restrict ssh-ed25519 BBBB cleave-run-1", "1")
+    remains.edit_keys("restrict ssh-ed25519 BBBB cleave-run-1", "1")
     assert (tmp_path / ".ssh" / "authorized_keys").stat().st_mode & 0o777 == 0o600
 
 
@@ -154,7 +155,7 @@ def test_a_first_key_is_for_its_owner_alone(tmp_path: Path, monkeypatch: pytest.
 def begin(connection: Connection, run: str = "0123456789abcdef") -> tuple[Talk, Path]:
     """A guard, and the folder of its run."""
     talk = connection.start("guard", run=run, environment={"MARK": "x"}, python="/p y", mpirun="/usr/bin/mpirun",
-                            release="/r", gate="", trusted=True)  # fmt: skip
+                            release="/r", gate="", launch=source("launch", "sh"))  # fmt: skip
     return talk, Path(talk.hear()["root"])
 
 
@@ -182,7 +183,9 @@ def test_however_it_ends_nothing_is_left(how: str, sshds: list[Server], monkeypa
     """Not a process that ignores signals and has left the session, no key, no file."""
     text = source("guard").replace("QUIET_S = 30.0", "QUIET_S = 2.0")
     assert "QUIET_S = 2.0" in text
-    monkeypatch.setattr("runtime.deploy.connect.source", lambda name: text if name == "guard" else source(name))
+    monkeypatch.setattr(
+        "runtime.deploy.connect.source", lambda name, *how: text if name == "guard" else source(name, *how)
+    )
     server, seconds = sshds[0], f"{40000 + ['end', 'hang up', 'silence'].index(how)}"
     keys = server.home / ".ssh" / "authorized_keys"
     keys.parent.mkdir()
@@ -238,6 +241,6 @@ def test_files_go_there_and_back_whole(sshds: list[Server]) -> None:
 
 def test_the_launcher_quotes_what_it_is_given(sshds: list[Server]) -> None:
     talk, root = begin(sshds[0].connect())
-    assert f"cd '{root}' && exec '/p y' '/r/main.py' \"$@\"" in (root / "launch").read_text()
+    assert f"root='{root}'\npython='/p y'\nprogram='/r/main.py'\n" in (root / "launch").read_text()
     assert shutil.which(str(root / "launch"))
     tell(talk, "end")

@@ -14,7 +14,7 @@ import pytest
 
 from runtime.deploy.connect import Talk, connect, source
 from runtime.deploy.far.common import file_hash
-from runtime.deploy.far.guard import edit_keys
+from runtime.deploy.far.remains import edit_keys
 from runtime.deploy.keys import Trust
 from runtime.deploy.parcel import pack
 from runtime.deploy.ship import ship
@@ -45,7 +45,7 @@ def functions(file: Path) -> set[str]:
 
 def guard(server: Server) -> Talk:
     talk = server.connect().start("guard", run=RUN, environment={}, python="python3", mpirun="/usr/bin/mpirun",
-                                  release="", gate="", trusted=True)  # fmt: skip
+                                  release="", gate="", launch="")  # fmt: skip
     talk.hear()
     return talk
 

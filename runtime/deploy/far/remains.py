@@ -1,0 +1,139 @@
+"""What a run leaves on a host, and how it goes: processes, the line in ``authorized_keys``, files, shared memory."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import tempfile
+import time
+from typing import Iterator, List, Optional
+
+from runtime.deploy.far.common import FarError, folder
+
+MARKER = "CLEAVE_RUN"
+"""Variable of the environment of every process of a run; its value is the run's name."""
+
+
+def begin(runs: str, run: str) -> int:
+    """Make the folder of a run, and take away what is left of those whose guard was killed or whose host went down.
+
+    Returns what keeps others from doing the same to this one, as long as it is open. runs: the folder of all runs
+    """
+    with locked(runs):
+        for other in os.listdir(runs):
+            if other != run:
+                _sweep(runs, other)
+        held = os.open(folder(runs, run), os.O_RDONLY)
+        with contextlib.suppress(OSError):
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return held
+
+
+def _sweep(runs: str, run: str) -> None:
+    """Take a run away, unless its guard is there."""
+    with contextlib.suppress(OSError):
+        held = os.open(os.path.join(runs, run), os.O_RDONLY)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            clear(runs, run)
+        finally:
+            os.close(held)
+
+
+def clear(runs: str, run: str) -> None:
+    """All of it, whatever there is."""
+    end_processes(run)
+    edit_keys(None, run)
+    for place in (os.path.join(runs, run), *(os.path.join(top, "cleave-" + run) for top in _memories())):
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def end_processes(run: str) -> None:
+    """Kill them, those too that have left their session or are deaf to other signals."""
+    for _ in range(50):
+        pids = processes(run)
+        if not pids:
+            return
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def processes(run: str) -> List[int]:
+    """Of a run on this host."""
+    marker, found = f"{MARKER}={run}".encode(), []
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if marker in file.read().split(b"\0"):
+                    found.append(pid)
+        except OSError:
+            continue
+    return [pid for pid in found if not zombie(pid)]
+
+
+def zombie(pid: int) -> bool:
+    """Whether it has ended, and only its parent has not noticed."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] == b"Z"
+    except OSError:
+        return True
+
+
+def shared_memory(run: str) -> str:
+    """A folder for the memory that ranks of one host share: those that are killed leave it behind."""
+    for place in _memories():
+        if os.access(place, os.W_OK):
+            return folder(place, "cleave-" + run)
+    raise FarError("has neither /dev/shm nor a folder for temporary files that can be written to")
+
+
+def _memories() -> List[str]:
+    return ["/dev/shm", tempfile.gettempdir()]
+
+
+def name_of(run: str) -> str:
+    """The comment of the key of a run, by which it is found again."""
+    return "cleave-run-" + run
+
+
+def edit_keys(added: Optional[str], run: str) -> None:
+    """Add a line to ``authorized_keys``, or take those of a run away again; all others stay as they are."""
+    place = os.path.join(os.path.expanduser("~"), ".ssh")
+    if added or os.path.isdir(place):
+        with locked(folder(place)):  # another run may begin or end at this moment
+            _edit(os.path.realpath(os.path.join(place, "authorized_keys")), added, run)
+
+
+@contextlib.contextmanager
+def locked(place: str) -> Iterator[None]:
+    """Alone in a folder, among those that ask."""
+    lock = os.open(place, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # some file systems of other machines know no locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _edit(path: str, added: Optional[str], run: str) -> None:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            before, mode = file.read(), os.stat(path).st_mode & 0o7777
+    except FileNotFoundError:
+        before, mode = "", 0o600
+    draft, lines = f"{path}.cleave-{run}", before.splitlines()
+    kept = [text for text in lines if not text.endswith(" " + name_of(run))]
+    if kept == lines and not added:
+        with contextlib.suppress(OSError):
+            os.remove(draft)  # of a guard that was killed here
+        return
+    text = "".join(line + "\n" for line in [*kept, *([added] if added else [])])
+    with open(draft, "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)
+    os.chmod(draft, mode)
+    os.replace(draft, path)
