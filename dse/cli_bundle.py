@@ -31,7 +31,7 @@ from dse.cli_progress import searching
 from dse.inputs import Cnn, cnn_path
 from dse.replan import Found, Role
 from dse.results import UNITS, shown
-from dse.saved import Saved
+from dse.saved import FRONT, Saved
 from model.mapping import Mapping
 from model.platform import Platform
 from runtime.errors import CleaveError
@@ -132,8 +132,8 @@ class Shelf:
         force: bool = False,
         way_out: str = "move it away",
     ) -> Path:
-        """Where the bundle is now. One that is the very same stays there, and any other, unless ``force``."""
-        if bundles.is_there(out, cnn.graph, platform, mapping, cnn.source, form):
+        """Where the bundle is now. ``force``: what is there is replaced, else one that is the very same stays."""
+        if not force and bundles.is_there(out, cnn.graph, platform, mapping, cnn.source, form):
             show.line(self.say, f"{out} is there already, made of the same")
             return out
         if out.is_dir() and any(out.iterdir()) and not force:
@@ -220,15 +220,16 @@ def _beside(bundle: Path) -> Path:
 def _chosen(saved: Saved, cnn: Cnn, left: Platform, role: Role, say: Console) -> Found | None:
     best = replan.from_front(saved, cnn, left, role)
     if best:
-        show.line(say, f"without {', '.join(role.without)}: {len(saved.within(left))} of {len(saved.points)} points of "
-                  f"{saved.folder}'s front are left; point {best.point} is the best: {_value(best, role)}")  # fmt: skip
+        usable, every = len(saved.within(left)), len(saved.points)
+        show.line(say, f"without {', '.join(role.without)} {usable} of {every} points of {saved.folder / FRONT} can be "
+                  f"used; the best is point {best.point}: {_value(best, role)}")  # fmt: skip
     return best
 
 
 def _searched(saved: Saved | None, cnn: Cnn, left: Platform, role: Role, say: Console) -> Found:
     coding, settings = replan.asked_anew(saved, cnn, left, role)
-    why = f"no point of {saved.folder}'s front is left" if saved else "there is no front to choose from"
-    show.line(say, f"without {', '.join(role.without)}: {why}, so a short new search is made: {coding.kind}, "
+    why = f"no point of {saved.folder / FRONT} can be used" if saved else "there is no front to choose from"
+    show.line(say, f"without {', '.join(role.without)} {why}, so a short new search is made: {coding.kind}, "
               f"{settings.generations} generations of {settings.population}, seed {settings.seed}")  # fmt: skip
     with searching(say, settings) as (step, tell):
         best = replan.anew(cnn, left, role, coding, settings, step)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -113,13 +113,13 @@ def _body(file: Path, form: str) -> dict[str, Any]:
 
 
 def _coding(body: dict[str, Any]) -> Coding:
-    return Coding(str(body["kind"]), int(body["splits"]), str(body["shares"]))
+    return replace(Coding(**body), splits=int(body["splits"]), reader=None, writer=None)
 
 
 def _settings(body: dict[str, Any]) -> Settings:
-    objectives = tuple(map(_objective, body["objectives"]))
-    population, generations, seed = (int(body[name]) for name in ("population", "generations", "seed"))
-    return Settings(population, generations, seed, objectives, bool(body["head_start"]))
+    usual = asdict(Settings())
+    given = {name: type(usual[name])(value) for name, value in body.items()}
+    return Settings(**given | {"objectives": tuple(map(_objective, body["objectives"]))})
 
 
 def _objective(name: Any) -> str:
