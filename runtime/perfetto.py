@@ -100,7 +100,8 @@ def _links(process: int, name: str, frames: Iterable[Frame]) -> Iterator[Event]:
         yield from _tracks(process, name, [title for title, _ in named])
     for thread, (_, track) in enumerate(named, 1):
         for frame, message in track:
-            yield _event(process, thread, "transfer", message.send.name, message, frame, _amount(message))
+            name = message.send.name + ("" if message.seen else " (was there when the receiver looked)")
+            yield _event(process, thread, "transfer", name, message, frame, _amount(message))
 
 
 def _messages(frames: Iterable[Frame]) -> Iterator[tuple[Frame, Transfer]]:
@@ -108,9 +109,9 @@ def _messages(frames: Iterable[Frame]) -> Iterator[tuple[Frame, Transfer]]:
 
 
 def _amount(message: Transfer) -> dict[str, Any]:
-    time_s = message.stop_s - message.start_s
-    size_bytes = message.send.size_bytes
-    return {"bytes": size_bytes, "MB/s": round(size_bytes / 1e6 / time_s, 3) if time_s else None}
+    """Bytes, and how many a second, if that can be told."""
+    time_s, size_bytes = message.stop_s - message.start_s, message.send.size_bytes
+    return {"bytes": size_bytes} | ({"MB/s": round(size_bytes / 1e6 / time_s, 3)} if message.seen and time_s else {})
 
 
 def _event(

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 from runtime.trace import SEND, WAIT, Span
 
+LOOK_S = 100e-6
+"""A wait that is shorter may have found the message there: taking it takes some time, too."""
+
 
 @dataclass(frozen=True)
 class Transfer:
@@ -31,10 +34,15 @@ class Transfer:
 
     @property
     def stop_s(self) -> float:
-        """When the receiver had it; if that was computing when it came, when it looked. Clocks are not exact: never
-        before ``start_s``.
+        """When the receiver had it; if nobody saw it come, when the receiver looked, and it came some time before.
+        Clocks are not exact: never before ``start_s``.
         """
         return max(self.wait.stop_s, self.start_s)
+
+    @property
+    def seen(self) -> bool:
+        """Whether the receiver waited for it, and so saw it come. Else it had other things to do."""
+        return self.wait.time_s > LOOK_S
 
     @property
     def wire_s(self) -> float:

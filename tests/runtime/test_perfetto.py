@@ -69,6 +69,13 @@ def test_a_link_has_a_track_for_each_message_at_a_time() -> None:
     assert found[0]["args"]["MB/s"] == 5.0
 
 
+def test_a_message_that_nobody_saw_coming_has_no_rate() -> None:
+    frame = (Span(0, SEND, "x", 0.0, 0.001, 1, 0, 5000), Span(1, WAIT, "x", 0.2, 0.20001, 0, 0, 5000))
+    (found,) = [e for e in events(Trace("measured", True, RANKS, (frame,)), phase="X") if e["pid"] == 2]
+    assert found["name"] == "x (was there when the receiver looked)"
+    assert found["args"] == {"frame": 0, "bytes": 5000}
+
+
 def test_an_arrow_leads_from_a_send_into_the_wait_that_it_ends() -> None:
     trace = Trace("measured", True, RANKS, FRAMES)
     starts, ends = (events(trace, phase=phase) for phase in "sf")

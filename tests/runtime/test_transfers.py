@@ -36,14 +36,14 @@ def test_what_has_one_end_or_no_peer_is_no_message() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wait", "wire_s", "stop_s"),
+    ("wait", "wire_s", "stop_s", "seen"),
     [
-        ((0, 5), 3, 5),  # was there before the message was sent: first for the sender, then for the wire
-        ((3, 5), 2, 5),  # came while it was under way
-        ((7, 7.25), 0.25, 7.25),  # came late: the message may have been there
-        ((0, 1.75), 0, 2),  # clocks that are a little wrong
+        ((0, 5), 3, 5, True),  # was there before the message was sent: first for the sender, then for the wire
+        ((3, 5), 2, 5, True),  # came while it was under way
+        ((7, 7 + 2**-14), 2**-14, 7 + 2**-14, False),  # looked late: the message was there
+        ((0, 1.75), 0, 2, True),  # clocks that are a little wrong
     ],
 )
-def test_a_wait_is_for_the_sender_or_for_the_wire(wait: tuple, wire_s: float, stop_s: float) -> None:
+def test_a_wait_is_for_the_sender_or_for_the_wire(wait: tuple, wire_s: float, stop_s: float, seen: bool) -> None:
     (found,) = transfers([sent(2), awaited(*wait)])
-    assert (found.wire_s, found.stop_s) == (wire_s, stop_s)
+    assert (found.wire_s, found.stop_s, found.seen) == (wire_s, stop_s, seen)
