@@ -147,7 +147,9 @@ def test_the_report_is_that_of_the_python_programs(tmp_path: Path) -> None:
         report = tmp_path / "report.json"
         run(made.bundle, Options(frames=2, warmup=1, barrier=True, report=str(report)))
         traces.append(Trace.from_json(report.read_text()))
-    python, native = ([[(s.rank, s.kind, s.name) for s in frame] for frame in t.frames] for t in traces)
+    python, native = (
+        [[(s.rank, s.kind, s.name, s.peer, s.tag, s.size_bytes) for s in frame] for frame in t.frames] for t in traces
+    )
     assert native == python
     known = [[(u.rank, u.device, u.provider, u.threads, u.reads, u.writes) for u in t.ranks] for t in traces]
     assert known[0] == known[1]
@@ -156,13 +158,13 @@ def test_the_report_is_that_of_the_python_programs(tmp_path: Path) -> None:
         assert [s.stop_s for s in frame if s.kind == INPUT] == [0]
     assert all(b.peak_bytes < a.peak_bytes for a, b in zip(traces[0].ranks, traces[1].ranks, strict=True))
     assert all(u.processor_s > 0 and u.conditions for u in traces[1].ranks)
-
-
     for usage in traces[1].ranks:
         assert usage.memory is not None
         assert 2**20 < usage.memory.base_bytes < usage.peak_bytes
         assert (usage.memory.segments_bytes > 2**20) == (usage.rank > 0)
         assert usage.memory.buffers_bytes >= 768
+
+
 def test_a_bundle_can_be_timed(tmp_path: Path) -> None:
     found = bench(cpp(tiny.channels(tmp_path)).bundle, warmup=1, frames=4)
     assert len(found.latencies_s) == 4
