@@ -8,6 +8,7 @@ from dse.testbed.state import PORT, USER, Testbed
 
 PLATFORM, KEY, KNOWN_HOSTS, STATE = "platform.txt", "id_ed25519", "known_hosts", "testbed.json"
 FILES = (PLATFORM, KEY, f"{KEY}.pub", KNOWN_HOSTS, STATE)
+"""All that is in the user's folder; the last tells whose it is, and goes last."""
 
 
 def platform(testbed: Testbed, architecture: str) -> str:

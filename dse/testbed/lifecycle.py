@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from codegen import folder
 from dse.run import check_place
 from dse.testbed import access, limits, machine, needs, network, state
 from dse.testbed import host as inside
@@ -79,7 +78,7 @@ def down(name: str) -> bool:
         _leave(hierarchy, name)
     testbed = state.load(name)
     if testbed is not None:
-        _take_back(testbed, Path(testbed.out))
+        _take_back(testbed)
     if (state.ROOT / name).exists():
         shutil.rmtree(state.ROOT / name)
     with suppress(OSError):  # other testbeds are in it
@@ -183,7 +182,11 @@ def _await_servers(testbed: Testbed) -> None:
 
 def _hand_over(testbed: Testbed, keys: dict[str, str]) -> None:
     """The user's folder: all of it or none."""
-    with folder.fresh(Path(testbed.out)) as draft:
+    out, draft = Path(testbed.out), _draft(testbed)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        draft.mkdir()
+        draft.chmod(0o755)
         (draft / access.PLATFORM).write_text(access.platform(testbed, platform.machine()))
         (draft / access.KNOWN_HOSTS).write_text(access.known_hosts(testbed, keys))
         (draft / access.STATE).write_text(testbed.to_json())
@@ -191,14 +194,26 @@ def _hand_over(testbed: Testbed, keys: dict[str, str]) -> None:
             shutil.move(testbed.folder / name, draft / name)
         for path in (draft, *draft.iterdir()):
             os.chown(path, testbed.uid, testbed.gid)
+        draft.rename(out)
+    except OSError as error:
+        raise CleaveError(f"{out}: cannot be written: {error.strerror or error}") from error
 
 
-def _take_back(testbed: Testbed, out: Path) -> None:
+def _draft(testbed: Testbed) -> Path:
+    """What the user's folder is called while it is filled or removed, so that after a crash it is found."""
+    out = Path(testbed.out)
+    return out.with_name(f".{out.name}.{TAG}-{testbed.name}")
+
+
+def _take_back(testbed: Testbed) -> None:
     """Remove from the user's folder what was put there, and the folder if nothing else is in it."""
+    out, draft = Path(testbed.out), _draft(testbed)
     note = out / access.STATE
-    if not note.is_file() or note.read_text() != testbed.to_json():
-        return  # it never got that far, or the folder is another testbed's now
-    for name in access.FILES:
-        (out / name).unlink(missing_ok=True)
-    with suppress(OSError):
-        out.rmdir()
+    if note.is_file() and note.read_text() == testbed.to_json():  # else it is not there yet, or another testbed's now
+        if {path.name for path in out.iterdir()} <= set(access.FILES) and not out.is_symlink():
+            out.rename(draft)
+        else:
+            for name in access.FILES:
+                (out / name).unlink(missing_ok=True)
+    if draft.is_dir():
+        shutil.rmtree(draft)
