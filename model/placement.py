@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from model.arrays import Ints
 from model.compiled import allocating, inlined, kernel
-from model.events import Rules, Tasks, Times, simulate, state
+from model.events import Rules, Tasks, Times, ix, simulate, state
 
 Bytes = NDArray[np.int64]
 
@@ -54,16 +54,18 @@ class Work(NamedTuple):
 
 
 class Moves(NamedTuple):
-    """Transfers of one frame, numbered from 0, and how they are found.
+    """Transfers of one frame, numbered from 0, and how they are found. The last of all ``T`` stands for what stays.
 
     source: (T,) task whose result moves; device: (T,) where it goes; uses: (T,) edges that it serves
-    carrier: (2, E) the transfer over an edge, -1: none; last: (D,) the latest transfer to a device
+    carrier: (passes, E) the transfer over an edge
+    edge: (T,) where the next of its tasks is noted; last: (D,) the latest transfer to a device
     """
 
     source: Ints
     device: Ints
     uses: Ints
     carrier: Ints
+    edge: Ints
     last: Ints
 
 
@@ -152,18 +154,23 @@ def room(work: Work) -> tuple[Tasks, Moves]:
             needs[0, n + op] = max(1, work.child_ptr[op + 1] - work.child_ptr[op])
     zero = work.time[0, 0, 0] * 0
     tasks = Tasks(
-        np.full(most, zero),
-        np.zeros(most, i),
-        np.full(most, zero - 1),
+        np.full(most + 1, zero),
+        np.zeros(most + 1, i),
+        np.full(most + 1, zero - 1),
         needs,
         np.zeros(most + 1, i),
-        np.zeros(passes * (n + 2 * edges), i),
-        np.zeros(passes * (n + 2 * edges), i),
+        np.zeros(passes * (n + 3 * edges), i),
+        np.zeros(passes * (n + 3 * edges), i),
         work.resources,
     )
-    moves = passes * edges
+    moves = passes * edges + 1
     return tasks, Moves(
-        np.zeros(moves, i), np.zeros(moves, i), np.zeros(moves, i), np.zeros((passes, edges), i), np.zeros(devices, i)
+        np.zeros(moves, i),
+        np.zeros(moves, i),
+        np.zeros(moves, i),
+        np.zeros((passes, edges), i),
+        np.zeros(moves, i),
+        np.zeros(devices, i),
     )
 
 
@@ -183,9 +190,9 @@ def lower(work: Work, place: Ints, t: Tasks, m: Moves) -> int:
     for p in range(passes):
         ptr, near = (work.parent_ptr, work.parent) if p else (work.child_ptr, work.child)
         for op in range(n):
-            task = p * n + op
-            t.duration[task], t.resource[task], t.first[task] = work.time[p, op, place[op]], place[op], edge
-            edge, moves = _hand_on(work, place, t, m, p, task, ptr, near, edge, moves)
+            task, device = p * n + op, place[op]
+            t.duration[task], t.resource[task], t.first[task] = work.time[p, op, ix(device)], device, edge
+            edge, moves = _hand_on(work, place, t, m, p, op, ptr, near, edge, moves)
             if p == 0 and passes > 1 and ptr[op] == ptr[op + 1]:
                 t.to[edge] = n + op
                 edge += 1
@@ -195,54 +202,50 @@ def lower(work: Work, place: Ints, t: Tasks, m: Moves) -> int:
 
 @inlined
 def _hand_on(
-    work: Work, place: Ints, t: Tasks, m: Moves, p: int, task: int, ptr: Ints, near: Ints, edge: int, moves: int
+    work: Work, place: Ints, t: Tasks, m: Moves, p: int, op: int, ptr: Ints, near: Ints, edge: int, moves: int
 ) -> tuple[int, int]:
     """A result is used on its device, or moves to those where it is: one transfer each.
 
-    An output moves once, of the gradients in the second pass each one does.
+    An output moves once, of the gradients in the second pass each one does. What stays is written as a transfer, too,
+    the last there is room for: who is where cannot be guessed, so a branch would cost more.
     """
     passes, n, _ = work.time.shape
-    op, before = task - p * n, moves
-    here = place[op]
+    before, here, stays = moves, place[op], len(m.source) - 1
+    m.last[ix(here)] = stays
     for use in range(ptr[op], ptr[op + 1]):
         user = near[use]
-        there = place[user]
-        m.carrier[p, use] = -1
-        if there == here:
-            t.to[edge] = p * n + user
-            edge += 1
-        else:
-            move = m.last[there]
-            if move < before:
-                move, moves = moves, moves + 1
-                m.last[there], m.source[move], m.device[move], m.uses[move] = move, task, there, 0
-                t.duration[passes * n + move] = work.transfer[user if p else op, here, there]
-                t.resource[passes * n + move] = work.channel[here, there]
-                t.to[edge] = passes * n + move
-                edge += 1
-            elif p:
-                t.duration[passes * n + move] += work.transfer[user, here, there]
-            m.uses[move] += 1
-            m.carrier[p, use] = move
+        there = place[ix(user)]
+        fresh = m.last[ix(there)] < before
+        move = moves if fresh else m.last[ix(there)]
+        task = passes * n + move
+        time = work.transfer[ix(user if p else op), ix(here), ix(there)]
+        if p:
+            time += 0 if fresh else t.duration[ix(task)]
+        t.duration[ix(task)], t.resource[ix(task)] = time, work.channel[ix(here), ix(there)]
+        m.source[ix(move)], m.device[ix(move)], m.last[ix(there)] = p * n + op, there, move
+        m.uses[ix(move)] = 1 if fresh else m.uses[ix(move)] + 1
+        m.carrier[p, use] = move
+        t.to[ix(edge)] = p * n + user if there == here else task
+        edge += int(fresh) | int(there == here)
+        moves += int(fresh)
+    m.last[ix(here)] = -1
     return edge, moves
 
 
 @inlined
 def _deliver(work: Work, t: Tasks, m: Moves, edge: int, moves: int) -> None:
-    """What a transfer brings is used by the operators that it is for."""
+    """What a transfer brings is used by the operators that it is for; what stays is put behind all edges."""
     passes, n, _ = work.time.shape
     for move in range(moves):
-        t.first[passes * n + move] = edge
-        edge += m.uses[move]
-        m.uses[move] = 0
-    t.first[passes * n + moves] = edge
+        t.first[ix(passes * n + move)] = m.edge[ix(move)] = edge
+        edge += m.uses[ix(move)]
+    t.first[passes * n + moves] = m.edge[len(m.edge) - 1] = edge
     for p in range(passes):
         near = work.parent if p else work.child
         for use in range(len(near)):
             move = m.carrier[p, use]
-            if move >= 0:
-                t.to[t.first[passes * n + move] + m.uses[move]] = p * n + near[use]
-                m.uses[move] += 1
+            t.to[ix(m.edge[ix(move)])] = p * n + near[use]
+            m.edge[ix(move)] += 1
 
 
 @kernel()
