@@ -173,7 +173,7 @@ def _reset(t: Tasks, n: int, frames: int, w: State) -> None:
 @inlined
 def _place(row: int, n: int) -> tuple[int, int]:
     """Task and frame of a row."""
-    frame = 0 if row < n else np.int64(np.uint32(row) // np.uint32(n))  # 32 bits divide in half the time
+    frame: Any = 0 if row < n else np.int64(np.uint32(row) // np.uint32(n))  # 32 bits divide in half the time
     return row - frame * n, frame
 
 
