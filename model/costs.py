@@ -63,7 +63,7 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         kept_bytes=kept,
         bandwidth=platform.bandwidth(),
         latency=platform.latency(),
-        rate=_own_rate(platform),
+        rate=own_rate(platform),
         leave=leave,
         enter=enter,
         links=len(names),
@@ -94,7 +94,7 @@ def links(platform: Platform) -> tuple[NDArray[np.int32], NDArray[np.int32], lis
     return card.astype(np.int32), (card.T + len(names)).astype(np.int32), both
 
 
-def _own_rate(platform: Platform) -> Floats:
+def own_rate(platform: Platform) -> Floats:
     """``(D, D)`` bytes/s of the sender's link, whatever the receiver's."""
     own = np.array([platform.hosts[d.host].bandwidth_bytes_per_s for d in platform.devices])
     hosts = np.array([d.host for d in platform.devices])

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from model import pricing, spending
-from model.arrays import GraphArrays, arrays
-from model.costs import costs
+from model.arrays import GraphArrays
+from model.case import Case
 from model.graph import Graph
-from model.lowering import Messages, Shards, lowered, room, shards_of
+from model.lowering import Messages, Shards
 from model.mapping import Mapping
 from model.platform import Platform
 
@@ -58,23 +58,24 @@ class Priced:
 
 
 def priced(graph: Graph, platform: Platform, mapping: Mapping) -> Priced:
-    """Price a checked mapping."""
-    g = arrays(graph)
-    shards = shards_of(g, mapping)
-    messages = lowered(g, shards, len(platform.devices))
-    c = costs(graph, g, platform)
-    size = room(g, np.diff(shards.ptr).astype(np.int64), len(platform.devices))
-    book = spending.ledger(size)
-    latency, period = pricing.price(g, shards, messages, c, book, pricing.desk(c))
+    """Price a checked mapping by the analytical model."""
+    case = Case.of(graph, platform, mapping)
+    desk = pricing.desk(case.costs)
+    return booked(case, *pricing.price(case.g, case.shards, case.messages, case.costs, case.ledger, desk))
+
+
+def booked(case: Case, latency_s: float, period_s: float) -> Priced:
+    """What the ledger of a case holds, with the times that came of filling it."""
+    book = case.ledger
     return Priced(
-        latency_s=float(latency),
-        period_s=float(period),
+        latency_s=float(latency_s),
+        period_s=float(period_s),
         energy_j=float(book.account[:, spending.ENERGY].max()),
         memory_bytes=float(book.account[:, spending.MEMORY].max()),
-        fits=bool(spending.excess(c, book) <= 0),
+        fits=bool(spending.excess(case.costs, book) <= 0),
         account=book.account,
-        g=g,
-        shards=shards,
-        messages=messages,
+        g=case.g,
+        shards=case.shards,
+        messages=case.messages,
         ledger=book,
     )

@@ -29,7 +29,30 @@ class Frame:
     messages: list[Transfer]
 
 
-def to_perfetto(*traces: Trace) -> str:
+@dataclass(frozen=True)
+class Bar:
+    """Something that was in use. args: what else there is to say of it"""
+
+    name: str
+    start_s: float
+    stop_s: float
+    args: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What ranks do not note, but a simulator knows: more tracks, as a process of its own.
+
+    bars:   by the name of their track, none of which overlap
+    levels: by the name of their track, times in seconds, each with values by name that hold from then on
+    """
+
+    name: str
+    bars: dict[str, list[Bar]]
+    levels: dict[str, list[tuple[float, dict[str, float]]]]
+
+
+def to_perfetto(*traces: Trace, panels: Sequence[Panel] = ()) -> str:
     """One JSON text of traces side by side, each two processes named after its source: its ranks, and its links."""
     events: list[Event] = []
     for k, trace in enumerate(traces):
@@ -40,6 +63,8 @@ def to_perfetto(*traces: Trace) -> str:
             events += _spans(ranks, frame)
             events += _arrows(ranks, frame, len(events))
         events += _links(links, f"{name}: messages", frames)
+    for process, panel in enumerate(panels, 2 * len(traces) + 1):
+        events += _panel(process, panel)
     return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}) + "\n"
 
 
@@ -112,6 +137,19 @@ def _amount(message: Transfer) -> dict[str, Any]:
     """Bytes, and how many a second, if that can be told."""
     time_s, size_bytes = message.stop_s - message.start_s, message.send.size_bytes
     return {"bytes": size_bytes} | ({"MB/s": round(size_bytes / 1e6 / time_s, 3)} if message.seen and time_s else {})
+
+
+def _panel(process: int, panel: Panel) -> Iterator[Event]:
+    """Complete events, and counters, in microseconds."""
+    yield from _tracks(process, panel.name, list(panel.bars))
+    for thread, bars in enumerate(panel.bars.values(), 1):
+        for bar in bars:
+            start, stop = _micro(bar.start_s), _micro(bar.stop_s)
+            place = {"pid": process, "tid": thread, "ts": start, "dur": round(stop - start, 3)}
+            yield {"ph": "X", "name": bar.name, "cat": "link", **place, "args": bar.args}
+    for name, changes in panel.levels.items():
+        for time_s, values in changes:
+            yield {"ph": "C", "name": name, "pid": process, "tid": 0, "ts": _micro(time_s), "args": values}
 
 
 def _event(

@@ -14,6 +14,8 @@ VERSION = 2
 INPUT, COMPUTE, WAIT, SEND = "input", "compute", "wait", "send"
 MEASURED, ESTIMATE = "measured", "estimate"
 """Where an energy comes from: a meter, or declared watts times measured time."""
+PREDICTED = "predicted"
+"""In place of measured: what a trace says that a simulator made."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,177 @@
+"""What bounds the latency and the period of a simulated mapping, and what a little more of each resource would buy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from model.costs import CostArrays, links, own_rate
+from model.critical import Stretch
+from model.platform import Platform
+from model.script import Script
+from model.simulated import SEGMENT, Events, play
+from model.simulation import SEND, TICK_S
+
+COMPUTE, RECEIVE, HAND_OVER, TRANSFER, LATENCY = "compute", "receive", "hand over", "transfer", "latency"
+"""Categories of what is on a critical path: three that take a device, two of messages on links."""
+SPEED, BANDWIDTH, COPIES = "speed", "bandwidth", "copies"
+"""What there can be more of, besides less ``LATENCY``."""
+MORE = 0.01
+ALL = "all"
+FLOPS_PER_MAC = 2
+
+Better = tuple[str, str, float | None, CostArrays]
+"""What, where and how much more of a resource there is, and what things then cost."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A part of a critical path. where: name of the device or link; what: segment or message; ticks: how long"""
+
+    category: str
+    where: str
+    what: str
+    frame: int
+    start: int
+    ticks: int
+
+    @property
+    def time_s(self) -> float:
+        """How long, in seconds."""
+        return self.ticks * TICK_S
+
+
+def held(script: Script, platform: Platform, events: Events, path: list[Stretch]) -> list[Held]:
+    """A critical path in the words of plan and platform; together as long as the path, to the tick."""
+    names = links(platform)[2]
+    return [part for stretch in path for part in _parts(script, platform, names, events, stretch) if part.ticks]
+
+
+def _parts(script: Script, platform: Platform, names: list[str], e: Events, stretch: Stretch) -> Iterator[Held]:
+    frame, task = divmod(stretch.row, e.n)
+    kind, ticks = int(e.kind[task]), stretch.stop - stretch.start
+    if kind in (SEGMENT, SEND):
+        where = platform.devices[int(e.device[task])].name
+        received = int(e.start[frame, task] + e.receive[task])
+        first = min(max(received - stretch.start, 0), ticks)
+        what = _segment(script, task) if kind == SEGMENT else _message(script, e, task)
+        yield Held(RECEIVE, where, what, frame, stretch.start, first)
+        category = COMPUTE if kind == SEGMENT else HAND_OVER
+        yield Held(category, where, what, frame, stretch.start + first, ticks - first)
+    elif ticks:
+        where, category = names[int(e.stage.tasks.resource[task])], LATENCY if stretch.lag else TRANSFER
+        yield Held(category, where, _message(script, e, task), frame, stretch.start, ticks)
+
+
+def _segment(script: Script, task: int) -> str:
+    """File and layers of a segment; nothing is known of one that computes nothing."""
+    if task not in script.runs:
+        return ""
+    run = script.runs[task]
+    first, last = run.parts[0].layer, run.parts[-1].layer
+    return f"{run.file}: {first}" + (f" to {last}" if last != first else "")
+
+
+def _message(script: Script, e: Events, task: int) -> str:
+    """What is sent, and from where to where."""
+    rank, step = script.sends[int(e.message[task])]
+    return f"{step.buffer}, rank {rank} to {step.dest}"
+
+
+def shares(parts: list[Held]) -> list[tuple[str, str, int]]:
+    """Category, place, and ticks on a path, most first."""
+    sums: dict[tuple[str, str], int] = {}
+    for part in parts:
+        key = (part.category, part.where)
+        sums[key] = sums.get(key, 0) + part.ticks
+    return sorted(((*key, ticks) for key, ticks in sums.items()), key=lambda row: (-row[2], row[:2]))
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What 1 % more of something buys.
+
+    what: SPEED of a device, or of a host BANDWIDTH or LATENCY (less of it) of its link, or COPIES between its devices
+    where: the device or host, or ``ALL`` that take part
+    amount: 1 % of it: FLOP/s, bytes/s or seconds; None: of all together
+    latency_s, period_s: by how much they change; less than 0 is faster
+    """
+
+    what: str
+    where: str
+    amount: float | None
+    latency_s: float
+    period_s: float
+
+
+def gains(script: Script, platform: Platform) -> list[Gain]:
+    """Of everything that the mapping uses, simulated again; what buys most of the latency first.
+
+    A message between two hosts goes at the rate of the slower link: where both are the same, either alone buys little.
+    """
+    found, rows = script.found, []
+    frames = found.stream.frames - found.warmup if found.stream else 1
+    for what, where, amount, costs in [*_devices(script, platform), *_links(script, platform)]:
+        times = play(found.case.at(costs), frames, found.warmup)
+        changes = (times.latency_s - found.price.latency_s, times.period_s - found.price.period_s)
+        rows.append(Gain(what, where, amount, *map(float, changes)))
+    return sorted(rows, key=lambda gain: (gain.latency_s, gain.period_s))
+
+
+def _devices(script: Script, platform: Platform) -> Iterator[Better]:
+    """Each device with 1 % more speed."""
+    rates = {device: rate for device in script.devices if (rate := _flops(script, device))}
+    for device, rate in rates.items():
+        yield SPEED, platform.devices[device].name, rate * MORE, _faster(script.case.costs, [device])
+    if len(rates) > 1:
+        yield SPEED, ALL, None, _faster(script.case.costs, list(rates))
+
+
+def _links(script: Script, platform: Platform) -> Iterator[Better]:
+    """Each host with 1 % more of what its messages take."""
+    alone, hosts = script.found.alone, len(platform.hosts)
+    resource = alone.stage.tasks.resource[: alone.n]
+    used = set(resource[resource >= 0] % (len(links(platform)[2]) // 2))  # both ways
+    cards = [h for h in range(hosts) if h in used]
+    copiers = sorted({device.host for d, device in enumerate(platform.devices) if hosts + d in used})
+    for what, field, factor, of in (
+        (BANDWIDTH, "bandwidth_bytes_per_s", 1 + MORE, cards),
+        (LATENCY, "latency_s", 1 / (1 + MORE), cards),
+        (COPIES, "copy_bandwidth_bytes_per_s", 1 + MORE, copiers),
+    ):
+        for h in of:
+            value = getattr(platform.hosts[h], field)
+            better = _with(script.case.costs, platform, [h], field, factor)
+            yield what, platform.hosts[h].name, abs(value * factor - value), better
+        if len(of) > 1:
+            yield what, ALL, None, _with(script.case.costs, platform, of, field, factor)
+
+
+def _flops(script: Script, device: int) -> float:
+    """FLOP/s that a device reaches in its share of the layers, without their overheads; 0: it computes none."""
+    case, macs, time_s = script.case, 0.0, 0.0
+    for layer in script.graph.layers:
+        task = case.g.n_inputs + layer.index
+        for shard in range(case.shards.ptr[task], case.shards.ptr[task + 1]):
+            if case.shards.device[shard] == device:
+                macs += layer.macs * case.share(task, shard)
+                time_s += case.costs.time_s[task, device] * case.share(task, shard)
+    return FLOPS_PER_MAC * macs / time_s if time_s else 0.0
+
+
+def _faster(c: CostArrays, devices: list[int]) -> CostArrays:
+    """Devices whose layers take less time, but for their overheads. Arrays lie in memory as they did."""
+    tables = np.stack([c.time_s, c.overhead_s, c.power_w], axis=-1)
+    tables[:, devices, 0] /= 1 + MORE
+    return c._replace(time_s=tables[..., 0], overhead_s=tables[..., 1], power_w=tables[..., 2])
+
+
+def _with(c: CostArrays, platform: Platform, which: list[int], field: str, factor: float) -> CostArrays:
+    """Hosts that something is better of."""
+    hosts = list(platform.hosts)
+    for h in which:
+        hosts[h] = replace(hosts[h], **{field: getattr(hosts[h], field) * factor})
+    other = replace(platform, hosts=tuple(hosts))
+    return c._replace(bandwidth=other.bandwidth(), latency=other.latency(), rate=own_rate(other))
