@@ -25,7 +25,7 @@ from model.events import Rules, Tasks, Times, ix, simulate, state
 
 Bytes = NDArray[np.int64]
 
-CHUNK = 16
+CHUNK = 64
 """Placements that share one thread's working memory."""
 
 
@@ -35,8 +35,9 @@ class Work(NamedTuple):
     child_ptr, child:   (n + 1,), (E,) readers of an operator's output
     parent_ptr, parent: (n + 1,), (E,) operands
     time:     (passes, n, D) of an operator on a device; one pass: inference; a second one: training, its backward pass
-    transfer: (n, D, D) time of an operator's output (and of its gradient) from device to device
-    channel:  (D, D) resource that moves it, D .. R
+    size:     (n,) of an operator's output (and of its gradient) where it moves, in any unit
+    pace, least: (D, D) time that a unit takes from device to device, and that a transfer takes at least
+    channel:  (D, D) resource that moves it, D .. R; -1: one that is never busy
     resources: (R,) ones
     output, weights: (n,) bytes
     """
@@ -46,7 +47,9 @@ class Work(NamedTuple):
     parent_ptr: Ints
     parent: Ints
     time: Times
-    transfer: Times
+    size: Times
+    pace: Times
+    least: Times
     channel: Ints
     resources: Ints
     output: Bytes
@@ -81,7 +84,9 @@ def work(
     children: Sequence[Sequence[int]],
     parents: Sequence[Sequence[int]],
     time: Times,
-    transfer: Times,
+    size: Times,
+    pace: Times,
+    least: Times,
     channel: Ints,
     output: Bytes,
     weights: Bytes,
@@ -93,7 +98,9 @@ def work(
         *_rows(children),
         *_rows(parents),
         np.ascontiguousarray(time),
-        np.ascontiguousarray(transfer),
+        np.ascontiguousarray(size),
+        np.ascontiguousarray(pace),
+        np.ascontiguousarray(least),
         channels,
         np.ones(max(devices, int(channels.max()) + 1), dtype=np.int32),
         np.ascontiguousarray(output, dtype=np.int64),
@@ -113,14 +120,15 @@ def admitting(work: Work, in_flight: int, heap_ties: bool = False, wakeups: bool
     return Rules(heap_ties, wakeups, in_flight, entry)
 
 
-def evaluate(work: Work, placements: Ints, rules: Rules, frames: int = 1) -> tuple[Times, Bytes]:
+def evaluate(work: Work, placements: Ints, rules: Rules, frames: int = 1, memory: bool = True) -> tuple[Times, Bytes]:
     """Simulate each of ``(B, n)`` placements (a device for each operator) on all cores.
 
-    Returns (B,) time until all of the frames are done, and (B, D) bytes of the fullest moment of each device.
+    Returns (B,) time until all of the frames are done, and (B, D) bytes of the fullest moment of each device, (0, D)
+    without ``memory``. Equal placements give equal bits on any number of threads.
     """
     placements = np.ascontiguousarray(placements, dtype=np.int32)
     times = np.empty(len(placements), dtype=work.time.dtype)
-    peaks = np.empty((len(placements), len(work.channel)), dtype=np.int64)
+    peaks = np.empty((len(placements) if memory else 0, len(work.channel)), dtype=np.int64)
     _evaluate(work, placements, rules, frames, times, peaks)
     return times, peaks
 
@@ -129,16 +137,15 @@ def evaluate(work: Work, placements: Ints, rules: Rules, frames: int = 1) -> tup
 def _evaluate(work: Work, placements: Ints, rules: Rules, frames: int, times: Times, peaks: Bytes) -> None:
     for chunk in prange((len(placements) + CHUNK - 1) // CHUNK):
         tasks, moves = room(work)
-        desk, memory = (
-            state(frames * len(tasks.lag), len(tasks.lanes), frames, work.time[0, 0, 0] * 0),
-            usage(work, frames),
-        )
+        desk = state(frames * len(tasks.lag), len(tasks.lanes), frames, work.time[0, 0, 0] * 0)
+        lies = usage(work, frames)
         for i in range(chunk * CHUNK, min(len(placements), (chunk + 1) * CHUNK)):
             n = lower(work, placements[i], tasks, moves)
             ended = simulate(tasks, n, frames, rules, desk)
             times[i] = desk.stop[desk.order[ended - 1]]
-            walk(work, placements[i], moves, desk.order[:ended], n, memory)
-            peaks[i] = memory.peak
+            if len(peaks):
+                walk(work, placements[i], moves, desk.order[:ended], n, lies)
+                peaks[i] = lies.peak
 
 
 @allocating()
@@ -218,7 +225,7 @@ def _hand_on(
         fresh = m.last[ix(there)] < before
         move = moves if fresh else m.last[ix(there)]
         task = passes * n + move
-        time = work.transfer[ix(user if p else op), ix(here), ix(there)]
+        time = max(work.least[ix(here), ix(there)], work.size[ix(user if p else op)] * work.pace[ix(here), ix(there)])
         if p:
             time += 0 if fresh else t.duration[ix(task)]
         t.duration[ix(task)], t.resource[ix(task)] = time, work.channel[ix(here), ix(there)]

@@ -22,7 +22,8 @@ def chain(times: list[list[int]], move: int = 10, passes: int = 1, devices: int 
     channel = devices + np.arange(devices * devices).reshape(devices, devices)
     children, parents = [[i + 1] for i in range(n - 1)] + [[]], [[], *([i] for i in range(n - 1))]
     size = BYTES * 2 ** np.arange(n)
-    return work(children, parents, time, np.full((n, devices, devices), move), channel, size, np.full(n, 7))
+    pace = np.full((devices, devices), move)
+    return work(children, parents, time, np.ones(n, dtype=int), pace, 0 * pace, channel, size, np.full(n, 7))
 
 
 @st.composite
@@ -31,13 +32,15 @@ def works(draw: st.DrawFn, passes: int, devices: int = 3) -> Work:
     n = draw(st.integers(1, 8))
     edges = [(i, j) for j in range(n) for i in range(j) if draw(st.booleans())]
     small = st.integers(0, 5)
-    table = st.lists(small, min_size=n * devices * devices, max_size=n * devices * devices)
+    table, pairs = (st.lists(small, min_size=k, max_size=k) for k in (2 * n * devices, devices**2))
     channels = st.lists(st.integers(devices, devices + 3), min_size=devices**2, max_size=devices**2)
     return work(
         [draw(st.permutations([j for i, j in edges if i == op])) for op in range(n)],
         [draw(st.permutations([i for i, j in edges if j == op])) for op in range(n)],
-        np.array(draw(table) * 2)[: passes * n * devices].reshape(passes, n, devices),
-        np.array(draw(table)).reshape(n, devices, devices),
+        np.array(draw(table)).reshape(2, n, devices)[:passes],
+        np.array(draw(st.lists(small, min_size=n, max_size=n))),
+        np.array(draw(pairs)).reshape(devices, devices),
+        np.array(draw(pairs)).reshape(devices, devices),
         np.array(draw(channels)).reshape(devices, devices),
         np.array(draw(st.lists(st.integers(1, 9), min_size=n, max_size=n))),
         np.array(draw(st.lists(small, min_size=n, max_size=n))),
@@ -80,12 +83,19 @@ def test_a_training_step_goes_back_over_the_same_channels() -> None:
 
 def test_an_output_moves_to_a_device_once_and_gradients_each() -> None:
     """One operator with two readers elsewhere; then two operands of one operator elsewhere."""
-    shape = {"transfer": np.full((3, 2, 2), 10), "channel": np.full((2, 2), 2), "output": [1] * 3, "weights": [0] * 3}
+    shape = {"size": np.array([5] * 3), "pace": np.full((2, 2), 2), "least": np.zeros((2, 2), dtype=int)}
+    shape |= {"channel": np.full((2, 2), 2), "output": [1] * 3, "weights": [0] * 3}
     fork = work([[1, 2], [], []], [[], [0], [0]], np.ones((2, 3, 2), dtype=int), **shape)
     join = work([[2], [2], []], [[], [], [0, 1]], np.ones((2, 3, 2), dtype=int), **shape)
     assert time_of(Work(*fork[:4], fork.time[:1], *fork[5:]), [0, 1, 1]) == 1 + 10 + 2
     assert time_of(fork, [0, 1, 1]) == 1 + 10 + 3 + 2 * 10 + 1
     assert time_of(join, [0, 0, 1]) == 1 + 2 * 10 + 2 + (10 + 10) + 2
+
+
+def test_a_transfer_takes_what_its_size_takes_and_at_least_so_long() -> None:
+    w = chain([[1, 2]])._replace(size=np.array([3, 1]))
+    assert time_of(w, [0, 1]) == 1 + 3 * 10 + 2
+    assert time_of(w._replace(least=np.full((2, 2), 31)), [0, 1]) == 1 + 31 + 2
 
 
 def test_frames_follow_one_another_when_the_first_device_idles() -> None:
@@ -232,12 +242,13 @@ def test_on_one_device_everything_adds_up(data: st.DataObject, passes: int, fram
 @given(st.data(), st.sampled_from([1, 2]))
 def test_neither_company_nor_threads_change_a_result(data: st.DataObject, passes: int) -> None:
     w = data.draw(works(passes))
-    rows = np.repeat(data.draw(placements(w, most=5)), 9, axis=0)
+    rows = np.repeat(data.draw(placements(w, most=5)), 40, axis=0)
     rules = admitting(w, 2, heap_ties=True, wakeups=True)
     times, peaks = evaluate(w, rows, rules, 3)
-    alone = [evaluate(w, row[None], rules, 3) for row in rows[::9]]
-    assert (times == np.repeat([t[0] for t, _ in alone], 9)).all()
-    assert (peaks == np.repeat([p[0] for _, p in alone], 9, axis=0)).all()
+    alone = [evaluate(w, row[None], rules, 3) for row in rows[::40]]
+    assert (times == np.repeat([t[0] for t, _ in alone], 40)).all()
+    assert (peaks == np.repeat([p[0] for _, p in alone], 40, axis=0)).all()
+    assert (evaluate(w, rows, rules, 3, memory=False)[0] == times).all()
     threads = numba.get_num_threads()
     try:
         numba.set_num_threads(1)

@@ -50,7 +50,9 @@ class Network:
             [op["children"] for op in self._ops],
             [op["parents"] for op in self._ops],
             self._times(computer, comp)[:passes],
-            self._transfers(computer, comm),
+            np.array([op["output_bytes"] for op in self._ops], dtype=np.float64),
+            _pace(computer, comm),
+            _least(computer),
             _channels(computer),
             np.array([op["output_bytes"] for op in self._ops]),
             np.array([op["weight_bytes"] for op in self._ops]),
@@ -62,13 +64,17 @@ class Network:
         times = [op["time_ms"][f"comp{comp}"] for op in self._ops]
         return np.array([[[row[f"{u}_{way}"] for u in units] for row in times] for way in ("forward", "backward")])
 
-    def _transfers(self, computer: dict, comm: float) -> np.ndarray:
-        """``(n, D, D)``: bytes / 2**30 over Gbit/s / 8, and at least a thousandth of a microsecond's clock ticks."""
-        channel, devices = _channels(computer), computer["devices"]
-        rate = np.array([c["bandwidth_gbit"] / 8 for c in computer["channels"]])[channel - len(devices)]
-        size = np.array([op["output_bytes"] for op in self._ops], dtype=np.float64) / 2**30
-        floor = np.array([1 / (device["clock_mhz"] * 1000) for device in devices])
-        return np.maximum(size[:, None, None] / rate * 1e3 / comm, floor[:, None])
+
+def _pace(computer: dict, comm: float) -> np.ndarray:
+    """``(D, D)`` ms a byte: bytes / 2**30 over Gbit/s / 8."""
+    rate = np.array([c["bandwidth_gbit"] / 8 for c in computer["channels"]])
+    return 1e3 / 2**30 / rate[_channels(computer) - len(computer["devices"])] / comm
+
+
+def _least(computer: dict) -> np.ndarray:
+    """``(D, D)`` ms: a thousandth of the source's MHz."""
+    floor = [1 / (device["clock_mhz"] * 1000) for device in computer["devices"]]
+    return np.repeat(np.array(floor)[:, None], len(floor), axis=1)
 
 
 def _channels(computer: dict) -> np.ndarray:
