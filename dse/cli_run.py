@@ -28,7 +28,7 @@ from dse.cli_options import (
     print_json,
 )
 from dse.cli_progress import searching
-from dse.evaluation import OBJECTIVES
+from dse.evaluation import BOTH, EVALUATORS, OBJECTIVES
 from dse.search import Settings
 from model.platform import Platform
 from runtime.errors import CleaveError
@@ -62,11 +62,15 @@ class Effort:
     population: Annotated[int, typer.Option(min=4, help="Mappings in a generation")] = 1000
     generations: Annotated[int, typer.Option(min=1, help="Rounds of the search")] = 100
     seed: SeedOption = 0
+    evaluator: Annotated[
+        str, typer.Option(help=f"Who scores: {', '.join(EVALUATORS)} (search by the first, its front by the second)")
+    ] = BOTH
 
     @property
     def settings(self) -> Settings:
         """``CleaveError`` for options that cannot be."""
-        return Settings(self.population, self.generations, self.seed, _objectives(self.objectives))
+        evaluator = one_of("--evaluator", self.evaluator, EVALUATORS)
+        return Settings(self.population, self.generations, self.seed, _objectives(self.objectives), evaluator=evaluator)
 
 
 @grouped

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import prange
 from numpy.typing import NDArray
 
 from dse.chromosomes import Chromosome, Coding, decode, scratch
 from dse.chromosomes import room as room_for_shards
 from model import pricing, simulation, spending
 from model.arrays import GraphArrays, Ints
-from model.compiled import allocating
+from model.compiled import on_all_cores, released
 from model.costs import CostArrays
 from model.lowering import Room, lower, messages, room
 from model.spending import ENERGY, MEMORY
@@ -18,8 +17,9 @@ from model.spending import ENERGY, MEMORY
 OBJECTIVES = ("latency_s", "energy_j", "memory_bytes", "period_s")
 """Columns of the scores, all minimised: one frame, largest of a device, largest of a device, steady pipeline."""
 
-ANALYTICAL, SIMULATOR = EVALUATORS = ("analytical", "simulator")
-"""Whose latency and period: ``model.pricing`` or ``model.simulation``. The rest is the same but for waits at joins."""
+ANALYTICAL, SIMULATOR, BOTH = EVALUATORS = ("analytical", "simulator", "both")
+"""Whose latency and period: ``model.pricing``, ``model.simulation``, or in a search the one's and then the other's.
+The rest is the same but for waits at joins."""
 FRAMES, WARMUP = 24, 4
 """Of the stream whose period is simulated: those that ``dse bench`` measures."""
 
@@ -46,11 +46,12 @@ def evaluate(
     scores, excess = np.empty((len(genes), len(OBJECTIVES))), np.empty(len(genes))
     size = room(chromosome.g, chromosome.most, chromosome.coding.devices)
     frames = 0 if evaluator == ANALYTICAL else FRAMES if period else 1
-    _evaluate(chromosome.g, chromosome.coding, costs, chromosome.most, size, frames, genes, scores, excess)
+    known = (chromosome.g, chromosome.coding, costs, chromosome.most, size, frames, genes, scores, excess)
+    on_all_cores(lambda first, last: _evaluate(*known, first, last), len(genes), CHUNK)
     return scores, excess
 
 
-@allocating(parallel=True)
+@released()
 def _evaluate(
     g: GraphArrays,
     coding: Coding,
@@ -61,22 +62,24 @@ def _evaluate(
     genes: Ints,
     scores: NDArray[np.float64],
     excess: NDArray[np.float64],
+    first: int,
+    last: int,
 ) -> None:
-    for chunk in prange((len(genes) + CHUNK - 1) // CHUNK):
-        shards, work = room_for_shards(most), scratch(g, coding)
-        sent, book, desk = messages(size), spending.ledger(size), pricing.desk(costs)
-        stage = simulation.stage(size, costs, frames)
-        for i in range(chunk * CHUNK, min(len(genes), (chunk + 1) * CHUNK)):
-            decode(g, coding, genes[i], shards, work)
-            lower(g, shards, coding.devices, sent)
-            if frames == 0:
-                latency, period = pricing.price(g, shards, sent, costs, book, desk)
-            else:
-                latency = simulation.simulate(g, shards, sent, costs, book, stage)
-                period = pricing.busiest(g, shards, sent, costs, book, desk)
-            if frames > 1:
-                period = simulation.stream(g, shards, sent, costs, book, stage, frames, WARMUP)
-            scores[i, 0], scores[i, 3] = latency, period
-            scores[i, 1] = spending.largest(book, ENERGY)
-            scores[i, 2] = spending.largest(book, MEMORY)
-            excess[i] = spending.excess(costs, book)
+    """Individuals ``first`` to ``last``. frames: of the stream that is simulated; 1: none; 0: nothing is"""
+    shards, work = room_for_shards(most), scratch(g, coding)
+    sent, book, desk = messages(size), spending.ledger(size), pricing.desk(costs)
+    stage = simulation.stage(size, costs, frames)
+    for i in range(first, last):
+        decode(g, coding, genes[i], shards, work)
+        lower(g, shards, coding.devices, sent)
+        if frames == 0:
+            latency, period = pricing.price(g, shards, sent, costs, book, desk)
+        else:
+            latency = simulation.simulate(g, shards, sent, costs, book, stage)
+            period = pricing.busiest(g, shards, sent, costs, book, desk)
+        if frames > 1:
+            period = simulation.stream(g, shards, sent, costs, book, stage, frames, WARMUP)
+        scores[i, 0], scores[i, 3] = latency, period
+        scores[i, 1] = spending.largest(book, ENERGY)
+        scores[i, 2] = spending.largest(book, MEMORY)
+        excess[i] = spending.excess(costs, book)

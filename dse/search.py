@@ -1,4 +1,4 @@
-"""The search for the Pareto front: NSGA-II over chromosomes, scored by the analytical model.
+"""The search for the Pareto front: NSGA-II over chromosomes, scored by the analytical model, the simulator, or both.
 
 The thesis uses a population of 1000 and 100 generations (section 5). Memory limits of the platform are constraints.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import moocore
 import numpy as np
@@ -19,7 +19,7 @@ from pymoo.core.problem import Problem
 from pymoo.core.termination import NoTermination
 
 from dse.chromosomes import POINTS, Chromosome
-from dse.evaluation import OBJECTIVES, evaluate
+from dse.evaluation import ANALYTICAL, BOTH, OBJECTIVES, SIMULATOR, evaluate
 from dse.operators import ChangeGenes, ExchangeGenes, RandomGenes, SameGenes
 from model.costs import CostArrays
 from runtime.errors import CleaveError
@@ -34,6 +34,8 @@ class Settings:
 
     objectives: two or more of ``OBJECTIVES``
     head_start: the first population holds the mappings of ``head_start``, the rest is random
+    evaluator: whose scores, one of ``EVALUATORS``; both: the analytical model's in the search, whose front is then
+               scored by the simulator
     """
 
     population: int = 1000
@@ -41,6 +43,7 @@ class Settings:
     seed: int = 0
     objectives: tuple[str, ...] = ("latency_s", "energy_j", "memory_bytes")
     head_start: bool = True
+    evaluator: str = BOTH
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +52,8 @@ class Front:
 
     genes:  (n, n_genes) int; scores: (n, 4) float, see ``OBJECTIVES``; of all mappings ever scored that fit and that
             no other dominates: the population of NSGA-II forgets some when the front outgrows it
-    best:   (generations, 4) lowest of each objective so far, among mappings that fit; inf before there is one
+    best:   (generations, 4) lowest of each objective so far as the search scored it, among mappings that fit; inf
+            before there is one
     volume: (generations,) hypervolume of the front over the chosen objectives, relative to the worst values among the
             first mappings that fit; never falls. Fewer generations than asked for: no new mapping could be made
     evaluated: mappings scored; search_s, scoring_s: seconds of the whole search, and of decode + lower + price in it
@@ -71,22 +75,24 @@ class Front:
 class MappingProblem(Problem):
     """pymoo's view: integer genes in, objectives and the memory constraint out, a population at a time."""
 
-    def __init__(self, chromosome: Chromosome, costs: CostArrays, objectives: tuple[str, ...]) -> None:
+    def __init__(self, chromosome: Chromosome, costs: CostArrays, settings: Settings) -> None:
         super().__init__(
             n_var=chromosome.n_genes,
-            n_obj=len(objectives),
+            n_obj=len(settings.objectives),
             n_ieq_constr=1,
             xl=np.zeros(chromosome.n_genes, dtype=np.int64),
             xu=chromosome.upper,
             vtype=int,
         )
         self.chromosome, self.costs = chromosome, costs
-        self.columns = [OBJECTIVES.index(name) for name in objectives]
+        self.columns = [OBJECTIVES.index(name) for name in settings.objectives]
+        self.evaluator = ANALYTICAL if settings.evaluator == BOTH else settings.evaluator
+        self.period = "period_s" in settings.objectives
         self.scoring_s = 0.0
 
     def _evaluate(self, x: NDArray[np.int64], out: dict, *_: object, **__: object) -> None:
         begin = time.perf_counter()
-        scores, excess = evaluate(self.chromosome, self.costs, x)
+        scores, excess = evaluate(self.chromosome, self.costs, x, self.evaluator, self.period)
         self.scoring_s += time.perf_counter() - begin
         out["F"] = scores[:, self.columns]
         out["G"] = np.where(np.isfinite(excess), excess, -1.0)[:, None]
@@ -99,7 +105,7 @@ def search(
     """Search. ``CleaveError`` when no mapping was found that fits the memory of the devices."""
     evaluate(chromosome, costs, np.zeros((1, chromosome.n_genes), dtype=np.int32))  # compile outside the clock
     begin = time.perf_counter()
-    problem = MappingProblem(chromosome, costs, settings.objectives)
+    problem = MappingProblem(chromosome, costs, settings)
     first = head_start(chromosome, costs) if settings.head_start else np.empty((0, chromosome.n_genes), np.int64)
     algorithm = _algorithm(chromosome, settings, first)
     algorithm.setup(problem, termination=NoTermination(), seed=settings.seed, verbose=False)
@@ -112,7 +118,21 @@ def search(
         algorithm.tell(infills=offspring)
         history.note(offspring)
         progress(generation, history.best)
-    return _front(history, begin, problem.scoring_s)
+    front = _front(history, begin, problem.scoring_s)
+    return front if settings.evaluator == ANALYTICAL else _simulated(front, chromosome, costs, problem.columns)
+
+
+def _simulated(front: Front, chromosome: Chromosome, costs: CostArrays, columns: list[int]) -> Front:
+    """The front as the simulator scores it, periods as well; points that others dominate then are left out."""
+    scores, _ = evaluate(chromosome, costs, front.genes, SIMULATOR)
+    keep = moocore.is_nondominated(scores[:, columns], keep_weakly=False)
+    return _sorted(replace(front, genes=front.genes[keep], scores=scores[keep]), columns)
+
+
+def _sorted(front: Front, columns: list[int]) -> Front:
+    """By the objectives."""
+    order = np.lexsort([*front.genes.T[::-1], *front.scores[:, columns[::-1]].T])
+    return replace(front, genes=front.genes[order], scores=front.scores[order])
 
 
 def head_start(chromosome: Chromosome, costs: CostArrays) -> NDArray[np.int64]:
@@ -186,13 +206,13 @@ def _front(history: _History, begin: float, scoring_s: float) -> Front:
             f"no mapping was found that fits the devices' memory; the closest needs {history.excess / 1e6:.1f} MB more "
             "than a device has: raise the limits (memory=), add devices, or search longer"
         )
-    order = np.lexsort([*genes.T[::-1], *scores[:, history.columns[::-1]].T])
-    return Front(
-        genes=genes[order],
-        scores=scores[order],
+    front = Front(
+        genes=genes,
+        scores=scores,
         best=np.array(history.rows),
         volume=np.array(history.volumes),
         evaluated=history.evaluated,
         search_s=time.perf_counter() - begin,
         scoring_s=scoring_s,
     )
+    return _sorted(front, history.columns)

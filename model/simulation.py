@@ -93,7 +93,9 @@ def simulate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger,
     """Fill ``out``; returns the latency in seconds: one frame alone, from first input to last output."""
     spend(g, s, m, c, out)
     n = build(g, s, m, c, out, w)
-    ended = events.simulate(w.tasks, n, 1, PLAIN, w.state)
+    ended = events.simulate(
+        w.tasks, n, np.int64(1), PLAIN, w.state
+    )  # not the constant: that would compile it once more
     latency = w.state.stop[w.state.order[ended - 1]] * TICK_S
     _note(g, s, m, out, w)
     settle(c, out)

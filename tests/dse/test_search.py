@@ -106,13 +106,13 @@ def test_every_population_is_new_and_the_first_begins_with_the_head_start(
 ) -> None:
     populations: list[np.ndarray] = []
 
-    def listen(chromosome: object, costs: object, x: np.ndarray) -> tuple:
+    def listen(chromosome: object, costs: object, x: np.ndarray, *how: object) -> tuple:
         populations.append(x)
-        return evaluate(chromosome, costs, x)  # type: ignore[arg-type]
+        return evaluate(chromosome, costs, x, *how)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "evaluate", listen)
     encoding, costs = prepared(tmp_path, platform(4), kind)
-    search(encoding, costs, QUICK)
+    search(encoding, costs, replace(QUICK, evaluator="analytical"))
     first = populations[1]  # the one before it only compiles
     start = head_start(encoding, costs)
     distinct = list(dict.fromkeys(map(tuple, start.tolist())))
@@ -130,7 +130,8 @@ def test_a_head_start_holds_every_device_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_best_so_far_never_gets_worse_and_the_volume_never_falls(tmp_path: Path, seed: int) -> None:
-    settings = Settings(population=8, generations=40, seed=seed, head_start=seed % 2 == 0)
+    evaluator = "analytical" if seed < 2 else "simulator"
+    settings = Settings(population=8, generations=40, seed=seed, head_start=seed % 2 == 0, evaluator=evaluator)
     front = found(tmp_path, settings)
     assert front.best.shape == (40, 4)
     assert (np.diff(front.best, axis=0) <= 0).all()
@@ -150,7 +151,7 @@ def test_the_front_holds_all_that_was_ever_seen_and_not_dominated(
         return scores, excess
 
     monkeypatch.setattr(module, "evaluate", listen)
-    front = found(tmp_path, replace(QUICK, population=4, generations=80), "naive")
+    front = found(tmp_path, replace(QUICK, population=4, generations=80, evaluator="analytical"), "naive")
     everything = np.unique(np.vstack(seen[1:]), axis=0)
     worse = [((everything <= row).all(axis=1) & (everything < row).any(axis=1)).any() for row in everything]
     assert np.array_equal(np.unique(front.scores[:, :3], axis=0), everything[~np.array(worse)])
@@ -177,6 +178,19 @@ def test_the_period_can_be_an_objective(tmp_path: Path) -> None:
     columns = front.scores[:, [0, OBJECTIVES.index("period_s")]]
     assert (np.diff(columns[:, 0]) > 0).all()
     assert (np.diff(columns[:, 1]) < 0).all()
+
+
+@pytest.mark.parametrize("evaluator", ["both", "simulator"])
+def test_a_front_has_the_scores_of_the_simulator(tmp_path: Path, evaluator: str) -> None:
+    encoding, costs = prepared(tmp_path, platform(4))
+    front = search(encoding, costs, replace(QUICK, evaluator=evaluator))
+    scores, _ = evaluate(encoding, costs, front.genes, "simulator")
+    assert np.array_equal(front.scores, scores)
+    analytical, _ = evaluate(encoding, costs, front.genes)
+    assert not np.array_equal(front.scores, analytical)
+    kept = {tuple(row) for row in front.genes.tolist()}
+    searched = search(encoding, costs, replace(QUICK, evaluator="analytical")).genes.tolist()
+    assert evaluator == "simulator" or kept <= {tuple(row) for row in searched}
 
 
 def limited(folder: Path, memory: str) -> tuple[Cnn, Platform]:
