@@ -13,7 +13,7 @@ from codegen import bundle as bundles
 from codegen import folder, zoo
 from codegen.render import TARGETS
 from codegen.verify import verify as verify_bundle
-from dse import cli_cluster, cli_run, cli_testbed, ending, show
+from dse import cli_cluster, cli_run, cli_simulate, cli_testbed, ending, show
 from dse import run as job
 from dse.cli_group import grouped
 from dse.cli_options import (
@@ -170,6 +170,9 @@ def price(
         print_json(show.price_body(graph, cluster, result))
     else:
         show.price(console, graph, cluster, result)
+
+
+app.command()(cli_simulate.simulate)
 
 
 @app.command()

@@ -88,6 +88,25 @@ class Runs:
                       timeout_s=self.timeout, runner=runner)  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Keep:
+    """What is kept of a benchmark, as options say it."""
+
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="Write what each rank did when, for ui.perfetto.dev")
+    ] = None
+    save_trace: Annotated[
+        Path | None, typer.Option("--save-trace", help="Write the same for dse simulate --measured")
+    ] = None
+
+    def write(self, found: benching.Bench) -> None:
+        """All or nothing, each."""
+        if self.trace is not None:
+            save_text(str(self.trace), to_perfetto(*found.traces))
+        if self.save_trace is not None:
+            save_text(str(self.save_trace), found.to_lines())
+
+
 @grouped
 def deploy(
     bundle: BundleArgument,
@@ -133,9 +152,7 @@ def bench(
     check: Annotated[
         bool, typer.Option("--verify/--no-verify", help="On a platform: compare with the whole model too")
     ] = True,
-    trace: Annotated[
-        Path | None, typer.Option("--trace", help="Write what each rank did when, for ui.perfetto.dev")
-    ] = None,
+    keep: Keep,
     trusting: Annotated[
         str, typer.Option("--trust", help="How hosts let mpirun in: key (made for this run), or existing")
     ] = OWN_KEY,
@@ -150,7 +167,7 @@ def bench(
     if platform is None:
         stays_here(recipe, loss)
         check_bundle(bundle)
-        _write(trace, found := runs.timed(bundle, how, provider=CPU))
+        keep.write(found := runs.timed(bundle, how, provider=CPU))
         sys.stdout.write(found.to_json()) if as_json else show.bench(console, bundle, found)
         return
     with ready(bundle, Platform.from_file(platform), recipe, loss, _aside(as_json)) as made:
@@ -160,7 +177,7 @@ def bench(
             with hosts.session(hosts.upload(), trusting) as session:
                 found = runs.timed(made.bundle, how, timeout_s=runs.timeout, runner=session.run)
                 verified = runs.verified(made.bundle, whole, how, session.run) if whole else None
-    _write(trace, found)
+    keep.write(found)
     if as_json:
         print_json({**made.body, **json.loads(found.to_json()), **_verification(verified)})
     else:
@@ -173,11 +190,6 @@ def bench(
 def _aside(as_json: bool) -> Console:
     """Where to say what goes on: not in the midst of JSON."""
     return Console(stderr=True) if as_json else console
-
-
-def _write(trace: Path | None, found: benching.Bench) -> None:
-    if trace is not None:
-        save_text(str(trace), to_perfetto(*found.traces))
 
 
 def _verification(found: Verification | None) -> dict[str, Any]:

@@ -246,6 +246,11 @@ def _price_devices(console: Console, rows: list[dict[str, Any]], latency_s: floa
     ]
     line(console, "")
     console.print(table(["device", "compute ms", "transfer ms", "join wait ms", "busy", "energy J"], times))
+    device_memory(console, rows)
+
+
+def device_memory(console: Console, rows: list[dict[str, Any]]) -> None:
+    """What devices hold, of those that take part."""
     line(console, "")
     headers = ["device", "weights MB", "activations", "buffers", "the rest", "memory MB"]
     console.print(table(headers, [[r["device"], *[f"{size / 1e6:.1f}" for size in _sizes(r)]] for r in rows]))

@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from runtime.energy import accounted, check_idle
+from runtime.errors import CleaveError
 from runtime.images import PLAIN, Pixels
 from runtime.infer import asked
 from runtime.launch import read_plan, run
@@ -109,6 +110,18 @@ class Bench:
             for i, usage in enumerate(trace.ranks)
         )
         return Bench(trace.latencies_s, ranks, trace, stream)
+
+    @staticmethod
+    def from_lines(text: str, where: str) -> Bench:
+        """The figures of traces that ``to_lines`` wrote; ``CleaveError`` names ``where``."""
+        lines = text.splitlines()
+        if len(lines) not in (1, 2):
+            raise CleaveError(f"{where}: is not what a benchmark keeps, one trace a line")
+        return Bench.from_trace(*(Trace.from_json(line, f"{where}:{i}") for i, line in enumerate(lines, 1)))
+
+    def to_lines(self) -> str:
+        """Its traces as text, one a line."""
+        return "".join(trace.to_json() for trace in self.traces)
 
     @property
     def traces(self) -> tuple[Trace, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 
-from runtime.perfetto import to_perfetto
+from runtime.perfetto import Bar, Panel, to_perfetto
 from runtime.trace import COMPUTE, SEND, WAIT, Span, Trace, Usage
 
 RANKS = (Usage(0, "a_cpu0", "CPU", 1, 0, 0.0), Usage(1, "b_cpu0", "CPU", 1, 0, 0.0))
@@ -104,3 +104,17 @@ def test_traces_lie_side_by_side() -> None:
     both = (Trace("measured", True, RANKS, FRAMES), Trace("predicted", True, RANKS, FRAMES))
     assert {e["pid"] for e in events(*both, phase="X")} == {1, 2, 3, 4}
     assert len({e["id"] for e in events(*both, phase="s")}) == 4
+
+
+def test_panels_are_processes_after_those_of_the_traces_with_bars_and_counters() -> None:
+    panel = Panel("links", {"a out": [Bar("x", 0.001, 0.003, {"frame": 2})]}, {"memory": [(0.002, {"weights": 7})]})
+    found = json.loads(to_perfetto(Trace("predicted", False, RANKS, ()), panels=[panel]))["traceEvents"]
+    mine = [event for event in found if event["pid"] == 3]
+    assert [(e["name"], e["args"]["name"]) for e in mine if e["name"] in ("process_name", "thread_name")] == [
+        ("process_name", "links"),
+        ("thread_name", "a out"),
+    ]
+    assert mine[-2:] == [
+        {"ph": "X", "name": "x", "cat": "link", "pid": 3, "tid": 1, "ts": 1000.0, "dur": 2000.0, "args": {"frame": 2}},
+        {"ph": "C", "name": "memory", "pid": 3, "tid": 0, "ts": 2000.0, "args": {"weights": 7}},
+    ]
