@@ -28,7 +28,7 @@ PREFIX = "cleave: "
 GRACE_S = 5.0
 """How long mpirun gets to end its ranks before all of them are killed."""
 
-ASIDE_S = 0.7
+ASIDE_S = 3.0
 """For ranks to say what they are doing, when time is up."""
 
 LINES = 15

@@ -49,7 +49,7 @@ class Failure:
         """The first cause that there is a sign of; the others follow from it."""
         if self.done["code"] is None:
             return self._late()
-        causes = (self._killed, self._said, self._shut_out, self._unconnected, self._full, self._noticed)
+        causes = (self._killed, self._said, self._unconnected, self._shut_out, self._full, self._noticed)
         return next((found for cause in causes if (found := cause())), None) or self._unknown()
 
     def _killed(self) -> Sentences:

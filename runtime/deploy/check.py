@@ -77,7 +77,8 @@ def judge(
         warnings = clock(found["clock"]) if abs(found["clock"]) < FAR_OFF_S else []
         failures += clock(found["clock"]) if abs(found["clock"]) >= FAR_OFF_S else []
         for name, sentence in packages.items():
-            (warnings if mixed and name != "open mpi" else failures).append(sentence)
+            harmless = name == "Python" or (mixed and name != "Open MPI")
+            (warnings if harmless else failures).append(sentence)
         verdicts.append(Verdict(host, shown(found), tuple(failures), tuple(warnings), found))
     return verdicts
 
@@ -134,17 +135,16 @@ def software(parcel: Parcel, facts: Mapping[str, Any]) -> list[str]:
 def differences(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
     """Host → package → what is other there than on most hosts."""
     odd: dict[str, dict[str, str]] = {}
-    for name in (*PACKAGES, "open mpi"):
+    for name in (*PACKAGES, "Open MPI", "Python"):
         versions = {host: _version(found, name) for host, found in facts.items()}
         counts = Counter(v for v in versions.values() if v)
         most = counts.most_common(1)[0][0] if counts else ""
         for host, found in versions.items():
             if found and found != most:
                 alike = ", ".join(h for h, v in versions.items() if v == most)
-                title = "Open MPI" if name == "open mpi" else name
                 odd.setdefault(host, {})[name] = (
-                    f"has {title} {found}, but {alike} {'has' if counts[most] == 1 else 'have'} {most}: "
-                    f"they must agree; {PREPARE} on all"
+                    f"has {name} {found}, but {alike} {'has' if counts[most] == 1 else 'have'} {most}: "
+                    + ("that works, but times differ" if name == "Python" else f"they must agree; {PREPARE} on all")
                 )
     return odd
 
@@ -196,5 +196,9 @@ def mb(size_bytes: float) -> str:
 
 
 def _version(facts: Mapping[str, Any], name: str) -> str | None:
-    found: str | None = facts["open mpi"] if name == "open mpi" else facts["packages"].get(name)
+    """Of Python the first two numbers."""
+    packages = facts["packages"]
+    if name == "Python":
+        return ".".join(map(str, two(packages["python"]))) if "python" in packages else None
+    found: str | None = facts["open mpi"] if name == "Open MPI" else packages.get(name)
     return found

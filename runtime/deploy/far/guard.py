@@ -20,7 +20,7 @@ from runtime.deploy.far.remains import MARKER, begin, clear, edit_keys, end_proc
 
 QUIET_S = 30.0
 GRACE_S = 5.0
-ASIDE_S = 0.7
+ASIDE_S = 3.0
 """For ranks to say what they are doing, when time is up."""
 KEPT_BYTES = 200000
 """Of what mpirun and the ranks print."""

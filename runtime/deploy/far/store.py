@@ -10,9 +10,13 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from typing import Any, BinaryIO, Dict, Tuple
 
 from runtime.deploy.far.common import FarError, answer, file_hash, folder, inside, line, take
+
+PATIENCE_S = 15.0
+"""For another deployment to end: one whose line broke notices after ``SILENCE_S``, its workstation somewhat sooner."""
 
 
 def start(request: Dict[str, Any]) -> None:
@@ -42,11 +46,15 @@ def start(request: Dict[str, Any]) -> None:
 def alone(root: str) -> BinaryIO:
     """An end where another process writes here, until the file is closed."""
     lock = open(os.path.join(root, "lock"), "wb")  # noqa: SIM115
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise FarError("another deployment to it is under way, or its line broke a minute ago: try again") from None
-    return lock
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except OSError:
+            if time.monotonic() > deadline:
+                raise FarError("another deployment to it is under way: try again when that is done") from None
+        time.sleep(0.1)
 
 
 def known(root: str, wanted: Any) -> Tuple[Dict[str, str], Dict[str, str]]:

@@ -56,6 +56,13 @@ def test_hosts_that_are_alike_and_have_enough_are_fine(parcels: tuple[Parcel, ..
     assert judged(parcels, {}).word == "ok"
 
 
+def test_another_python_is_worth_a_word(parcels: tuple[Parcel, ...]) -> None:
+    found = judged(parcels, {"packages": {"python": "3.11.2"}})
+    assert found.word == "ok, but"
+    assert found.warnings == ("has Python 3.11, but a, c have 3.8: that works, but times differ",)
+    assert judged(parcels, {"packages": {"python": "3.8.19"}}).word == "ok"
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -210,6 +211,42 @@ def test_however_it_ends_nothing_is_left(how: str, sshds: list[Server], monkeypa
     wait_until(lambda: not root.exists() and not running(f"time.sleep.{seconds}"))
     wait_until(lambda: keys.read_text() == MINE)
     assert list((server.work / "runs").iterdir()) == []
+
+
+def test_what_a_killed_guard_has_left_goes_with_the_next_run_and_runs_beside_it_stay(sshds: list[Server]) -> None:
+    server = sshds[0]
+    keys = server.home / ".ssh" / "authorized_keys"
+    dead, root = begin(server.connect(), "d" * 16)
+    beside, other = begin(server.connect(), "b" * 16)
+    for talk in (dead, beside):
+        tell(talk, "trust", key="ssh-ed25519 AAAA", time_s=60, **{"from": "10.0.0.1"})
+    dead.say({"do": "go", "command": ["sh", "-c", "echo $PPID > guard; sleep 41235"], "timeout_s": 30})
+    wait_until(lambda: running("^sleep 41235") and (root / "guard").read_text())
+    os.kill(int((root / "guard").read_text()), signal.SIGKILL)
+    wait_until(lambda: dead.ready())
+    assert root.exists()
+    last, _ = begin(server.connect(), "1" * 16)
+    assert not root.exists()
+    assert not Path("/dev/shm/cleave-" + "d" * 16).exists()
+    assert not running("^sleep 41235")
+    assert other.exists()
+    assert [line.split()[-1] for line in keys.read_text().splitlines()] == ["cleave-run-" + "b" * 16]
+    for talk in (last, beside):
+        assert tell(talk, "end") == {"ended": True}
+    assert not other.exists()
+
+
+@pytest.mark.parametrize(("program", "seen"), [("exit 3", [3, False]), ("kill -9 $$", [137, False])])
+def test_how_a_rank_ends_is_written_down(program: str, seen: list[object], sshds: list[Server]) -> None:
+    talk, root = begin(sshds[0].connect())
+    (root / "python").write_text(f"#!/bin/sh\n{program}\n")
+    (root / "python").chmod(0o700)
+    text = (root / "launch").read_text().replace("'/p y'", f"'{root}/python'")
+    (root / "launch").write_text(text)
+    assert tell(talk, "go", command=["env", "OMPI_COMM_WORLD_RANK=7", str(root / "launch")], timeout_s=30)["code"] != 0
+    assert tell(talk, "seen")["ranks"] == {"7": seen}
+    assert tell(talk, "seen")["ranks"] == {}  # of the last run alone
+    tell(talk, "end")
 
 
 def test_a_run_that_takes_too_long_is_ended(sshds: list[Server]) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from runtime.deploy import ship as shipping
 from runtime.deploy.cluster import cluster, refused
-from runtime.deploy.connect import Talk
+from runtime.deploy.connect import Talk, source
 from runtime.deploy.keys import Trust
 from runtime.deploy.parcel import Shipment, pack
 from runtime.deploy.ship import Shipped, ship
@@ -201,7 +201,12 @@ def test_a_disk_that_fills_up_leaves_the_version_before(bundle: Path, sshds: lis
     assert set(json.loads((current(sshds[1]) / ".files.json").read_text())) == set(small)
 
 
-def test_a_second_deployment_at_the_same_time_is_refused(bundle: Path, sshds: list[Server]) -> None:
+def test_a_second_deployment_at_the_same_time_is_refused(
+    bundle: Path, sshds: list[Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = source("store").replace("PATIENCE_S = 15.0", "PATIENCE_S = 0.5")
+    assert "PATIENCE_S = 0.5" in text
+    monkeypatch.setattr("runtime.deploy.connect.source", lambda name: text if name == "store" else source(name))
     shipment = packed(bundle, sshds)
     parcel = shipment.parcels[0]
     wanted = {path: (file.sha256, file.size_bytes) for path, file in parcel.files.items()}
