@@ -24,7 +24,8 @@ import numba
 import numpy as np
 
 from model.events import Rules
-from model.placement import CHUNK, Work, admitting, evaluate, lower, room, work
+from model.placed import CHUNK, admitting, evaluate
+from model.placement import Work, lower, room, work
 from tests.reference.exprimo import Network, reference_files
 
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)

@@ -6,11 +6,13 @@ from typing import Any
 
 import numba
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.events import PLAIN, simulate, state
-from model.placement import Work, admitting, evaluate, lower, room, usage, walk, work
+from model.placed import admitting, evaluate, usage, walk
+from model.placement import Work, lower, room, work
 
 BYTES = 1000
 
@@ -44,6 +46,8 @@ def works(draw: st.DrawFn, passes: int, devices: int = 3) -> Work:
         np.array(draw(channels)).reshape(devices, devices),
         np.array(draw(st.lists(st.integers(1, 9), min_size=n, max_size=n))),
         np.array(draw(st.lists(small, min_size=n, max_size=n))),
+        np.array(draw(st.lists(st.integers(-1, devices + 5), min_size=devices, max_size=devices))),
+        np.array(draw(st.lists(small, min_size=devices, max_size=devices))),
     )
 
 
@@ -87,7 +91,7 @@ def test_an_output_moves_to_a_device_once_and_gradients_each() -> None:
     shape |= {"channel": np.full((2, 2), 2), "output": [1] * 3, "weights": [0] * 3}
     fork = work([[1, 2], [], []], [[], [0], [0]], np.ones((2, 3, 2), dtype=int), **shape)
     join = work([[2], [2], []], [[], [], [0, 1]], np.ones((2, 3, 2), dtype=int), **shape)
-    assert time_of(Work(*fork[:4], fork.time[:1], *fork[5:]), [0, 1, 1]) == 1 + 10 + 2
+    assert time_of(fork._replace(time=fork.time[:1]), [0, 1, 1]) == 1 + 10 + 2
     assert time_of(fork, [0, 1, 1]) == 1 + 10 + 3 + 2 * 10 + 1
     assert time_of(join, [0, 0, 1]) == 1 + 2 * 10 + 2 + (10 + 10) + 2
 
@@ -96,6 +100,39 @@ def test_a_transfer_takes_what_its_size_takes_and_at_least_so_long() -> None:
     w = chain([[1, 2]])._replace(size=np.array([3, 1]))
     assert time_of(w, [0, 1]) == 1 + 3 * 10 + 2
     assert time_of(w._replace(least=np.full((2, 2), 31)), [0, 1]) == 1 + 31 + 2
+
+
+def staged(apart: bool) -> Work:
+    """Two devices that bring in for 3, compute 4 and bring out for 5: on a resource each, or one for all."""
+    ways = {"channel": np.array([[2, 3], [2, 3]]), "leave": np.array([4, 5])} if apart else {
+        "channel": np.array([[0, 1], [0, 1]]), "leave": np.array([0, 1])
+    }  # fmt: skip
+    w = chain([[4, 4, 4, 0]], move=3)
+    names = ("time", "size", "pace", "least")
+    rows = [[1], [2], [3], []], [[], [0], [1], [2]]
+    tables = {name: getattr(w, name) for name in names}
+    return work(*rows, **tables, **ways, output=w.output, weights=w.weights, leave_pace=np.array([5, 5]))
+
+
+@pytest.mark.parametrize(("apart", "period"), [(True, 10), (False, 21)])
+def test_a_device_brings_in_computes_and_brings_out_at_once_or_in_turn(apart: bool, period: int) -> None:
+    """Device 0 computes twice a frame (8), brings out twice (10) and in once (3); device 1 4 + 5 + 2 * 3."""
+    one = time_of(staged(apart), [0, 1, 0, 1])
+    assert one == 4 + 5 + 3 + 4 + 5 + 3 + 4 + 5 + 3
+    assert 80 * period <= time_of(staged(apart), [0, 1, 0, 1], frames=80) <= 80 * period + one
+
+
+def test_what_several_devices_need_leaves_once() -> None:
+    """One operator, readers on two other devices and its own."""
+    size, pairs = np.ones(4, dtype=int), np.full((3, 3), 10)
+    channel = np.arange(3, 12).reshape(3, 3)
+    w = work(
+        [[1, 2, 3], [], [], []], [[], [0], [0], [0]], np.ones((2, 4, 3), dtype=int), size, pairs, 0 * pairs, channel,
+        size, size, np.array([12, -1, 13]), np.array([100, 0, 7]),
+    )  # fmt: skip
+    assert time_of(w._replace(time=w.time[:1]), [0, 1, 0, 2]) == 1 + 100 + 10 + 1
+    assert time_of(w, [0, 1, 0, 2]) == (1 + 100 + 10 + 1) + 1 + 7 + 10 + 1
+    assert peak_of(w._replace(time=w.time[:1]), [0, 1, 0, 2]) == [4, 2 + 1, 2 + 1]
 
 
 def test_frames_follow_one_another_when_the_first_device_idles() -> None:
@@ -158,6 +195,8 @@ def bookkeeping(w: Work, place: np.ndarray, moves: Any, order: np.ndarray, n: in
         readers = set(of(w.child_ptr, w.child, op)) if op >= 0 else set()
         operands = of(w.parent_ptr, w.parent, op) if op >= 0 else []
         after = None
+        if op < 0 and moves.source[task - passes * ops] < 0:
+            continue
         if 0 <= task < ops:
             if readers or passes == 1:
                 lies[frame, "output", op, place[op]] = readers or {-1}
@@ -212,7 +251,7 @@ def test_transfers_are_the_pairs_of_an_operator_and_another_device_that_needs_it
     pairs = []
     for p, (ptr, near) in enumerate([(w.child_ptr, w.child), (w.parent_ptr, w.parent)][:passes]):
         pairs += [(p * ops + i, place[j]) for i in range(ops) for j in of(ptr, near, i) if place[j] != place[i]]
-    found = [(int(moves.source[i]), int(moves.device[i])) for i in range(n - passes * ops)]
+    found = [(int(moves.source[i]), int(moves.device[i])) for i in range(n - passes * ops) if moves.source[i] >= 0]
     assert sorted(found) == sorted(set(pairs))
 
 

@@ -22,7 +22,8 @@ import numpy as np
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from model.placement import Work, admitting, evaluate, work
+from model.placed import admitting, evaluate
+from model.placement import Work, work
 
 WORST = 1e-9
 RESULTS = ("forward", "training step", "ten batches", "peak memory")
