@@ -135,6 +135,28 @@ def test_what_several_devices_need_leaves_once() -> None:
     assert peak_of(w._replace(time=w.time[:1]), [0, 1, 0, 2]) == [4, 2 + 1, 2 + 1]
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_a_device_that_does_all_itself_has_the_load_of_the_partitioning_papers(data: st.DataObject) -> None:
+    """Its operators, and once for every output that is cut there the cost of it, in or out (Tarnawski et al., 2020)."""
+    w = data.draw(works(1))
+    devices = np.arange(len(w.channel))
+    own = {
+        "channel": np.repeat(devices[None], len(devices), axis=0).astype(np.int32),
+        "leave": devices.astype(np.int32),
+    }
+    w = w._replace(pace=np.ones_like(w.pace), leave_pace=np.ones_like(w.leave_pace), least=0 * w.least, **own)
+    place = data.draw(placements(w))[0]
+    tasks, moves = room(w)
+    n = lower(w, place, tasks, moves)
+    for device in devices:
+        load = sum(int(w.time[0, op, device]) for op in range(len(place)) if place[op] == device)
+        for op in range(len(place)):
+            there = {int(place[i]) for i in of(w.child_ptr, w.child, op)} | {int(place[op])}
+            load += int(w.size[op]) if device in there and len(there) > 1 else 0
+        assert tasks.duration[:n][tasks.resource[:n] == device].sum() == load
+
+
 def test_frames_follow_one_another_when_the_first_device_idles() -> None:
     w = chain([[4, 6]], move=0)
     assert time_of(w, [0, 1], frames=5, in_flight=1) == 5 * 10
