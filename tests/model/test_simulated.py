@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
+from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 
@@ -65,18 +67,41 @@ def test_a_path_since_a_time_is_what_is_left_of_the_whole(case: Case, since: int
     assert causes.path(since) == whole
 
 
-def cluster(devices: int, more: str = "") -> Platform:
+SEND_S, RECEIVE_S, GAP_S = 1e-4, 2e-4, 5e-5
+
+
+def cluster(devices: int) -> Platform:
     """Hosts with slow links; two devices a host."""
-    lines = [f"h{i}, slots={k}, bandwidth=1MB/s, latency=1ms, copy_bandwidth=4MB/s{more}\n"
-             for i in range(devices // 2) for k in range(2)]  # fmt: skip
+    fields = "bandwidth=1MB/s, latency=1ms, copy_bandwidth=4MB/s"
+    lines = [f"h{i}, slots={k}, {fields}\n" for i in range(devices // 2) for k in range(2)]
     return Platform.parse("".join(lines), "slow.txt")
 
 
-def case_of(draw: random.Random, graph: Graph, devices: int = 4) -> tuple[Script, Platform]:
-    """A random mapping, simulated."""
-    platform, mapping = cluster(devices), random_mapping(draw, graph, devices, tiles=True)
-    found = simulated(graph, platform, mapping, FRAMES, WARMUP)
-    return Script.of(found, graph, platform, mapping), platform
+@pytest.fixture(scope="module")
+def talkative(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Coefficients by which messages take the devices time, and the links some besides their bytes."""
+    body = json.loads((files("platforms") / "coefficients" / "generic.json").read_text())
+    for unit in body["units"].values():
+        unit |= {"send_s": SEND_S, "receive_s": RECEIVE_S, "gap_s": GAP_S}
+    path = tmp_path_factory.mktemp("coefficients") / "talkative.json"
+    path.write_text(json.dumps(body))
+    return str(path)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["free", "talkative"])
+def platform(request: pytest.FixtureRequest, talkative: str) -> Platform:
+    """Four devices, whose messages cost them nothing or something."""
+    found = cluster(4)
+    named = tuple(replace(device, coefficients=talkative) for device in found.devices)
+    return replace(found, devices=named) if request.param else found
+
+
+def case_of(draw: random.Random, graph: Graph, platform: Platform) -> Script:
+    """A random mapping, simulated; frames may come in and go out anywhere."""
+    devices = len(platform.devices)
+    ends = {role: draw.randrange(-1, devices) for role in ("reader", "writer")}
+    mapping = replace(random_mapping(draw, graph, devices, tiles=True), **ends)
+    return Script.of(simulated(graph, platform, mapping, FRAMES, WARMUP), graph, platform, mapping)
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +114,10 @@ randoms = st.randoms(use_true_random=False)
 
 @given(randoms)
 @examples(30)
-def test_what_holds_up_latency_and_period_is_as_long_as_they_are(graph: Graph, draw: random.Random) -> None:
-    script, platform = case_of(draw, graph)
+def test_what_holds_up_latency_and_period_is_as_long_as_they_are(
+    graph: Graph, platform: Platform, draw: random.Random
+) -> None:
+    script = case_of(draw, graph, platform)
     found = script.found
     alone = held(script, platform, found.alone, found.latency_path)
     assert sum(part.ticks for part in alone) == found.alone.stop.max()
@@ -98,14 +125,15 @@ def test_what_holds_up_latency_and_period_is_as_long_as_they_are(graph: Graph, d
     assert found.stream
     stream = held(script, platform, found.stream, found.period_path)
     assert sum(part.time_s for part in stream) / found.counted == pytest.approx(found.price.period_s, rel=1e-12)
-    assert {part.category for part in alone} <= {COMPUTE, TRANSFER, LATENCY, RECEIVE, HAND_OVER}
+    costly = {RECEIVE, HAND_OVER} if "talkative" in platform.devices[0].coefficients else set()
+    assert {part.category for part in alone} <= {COMPUTE, TRANSFER, LATENCY} | costly
     assert sum(ticks for *_, ticks in shares(alone)) == found.alone.stop.max()
 
 
 @given(randoms)
 @examples(30)
-def test_spans_follow_the_plan_without_a_gap(graph: Graph, draw: random.Random) -> None:
-    script, _ = case_of(draw, graph)
+def test_spans_follow_the_plan_without_a_gap(graph: Graph, platform: Platform, draw: random.Random) -> None:
+    script = case_of(draw, graph, platform)
     alone, stream = traces(script)
     for trace in (alone, stream):
         for frame in trace.frames:
@@ -120,8 +148,10 @@ def test_spans_follow_the_plan_without_a_gap(graph: Graph, draw: random.Random) 
 
 @given(randoms)
 @examples(30)
-def test_traces_say_the_latency_and_the_period_that_were_simulated(graph: Graph, draw: random.Random) -> None:
-    script, _ = case_of(draw, graph)
+def test_traces_say_the_latency_and_the_period_that_were_simulated(
+    graph: Graph, platform: Platform, draw: random.Random
+) -> None:
+    script = case_of(draw, graph, platform)
     price, (alone, stream) = script.found.price, traces(script)
     assert alone.latencies_s == (pytest.approx(price.latency_s, rel=1e-9),)
     assert stream.period_s == pytest.approx(price.period_s, rel=1e-9)
@@ -130,8 +160,8 @@ def test_traces_say_the_latency_and_the_period_that_were_simulated(graph: Graph,
 
 @given(randoms)
 @examples(30)
-def test_a_device_computes_hands_over_or_waits(graph: Graph, draw: random.Random) -> None:
-    script, platform = case_of(draw, graph)
+def test_a_device_computes_hands_over_or_waits(graph: Graph, platform: Platform, draw: random.Random) -> None:
+    script = case_of(draw, graph, platform)
     found = script.found
     (times,) = [Bench.from_trace(traces(script)[0]).ranks]
     for row, rank in zip(found.devices(platform), times, strict=True):
@@ -142,8 +172,10 @@ def test_a_device_computes_hands_over_or_waits(graph: Graph, draw: random.Random
 
 @given(randoms)
 @examples(30)
-def test_memory_over_time_has_the_peak_of_the_account_and_ends_empty(graph: Graph, draw: random.Random) -> None:
-    script, _ = case_of(draw, graph)
+def test_memory_over_time_has_the_peak_of_the_account_and_ends_empty(
+    graph: Graph, platform: Platform, draw: random.Random
+) -> None:
+    script = case_of(draw, graph, platform)
     found = script.found
     for events in (found.alone, found.stream):
         assert events
@@ -155,14 +187,15 @@ def test_memory_over_time_has_the_peak_of_the_account_and_ends_empty(graph: Grap
 
 @given(randoms)
 @examples(20)
-def test_links_are_busy_with_the_bytes_of_their_messages(graph: Graph, draw: random.Random) -> None:
-    script, platform = case_of(draw, graph)
+def test_links_are_busy_with_the_bytes_of_their_messages(graph: Graph, platform: Platform, draw: random.Random) -> None:
+    script = case_of(draw, graph, platform)
     rows = script.found.links(bounds.links(platform)[2])
     assert sum(row["messages"] for row in rows) == 2 * script.case.sent
     assert sum(row["bytes"] for row in rows) == 2 * int(script.case.ledger.size[: script.case.sent].sum())
     for row in rows:
         rate = 4e6 if "copy" in row["link"] else 1e6
-        assert row["busy_s"] == pytest.approx(row["bytes"] / rate)
+        gap_s = GAP_S if "talkative" in platform.devices[0].coefficients else 0
+        assert row["busy_s"] == pytest.approx(row["bytes"] / rate + row["messages"] * gap_s)
         assert row["queued_s"] >= 0
 
 
@@ -200,7 +233,7 @@ def test_one_frame_has_no_stream_and_the_bound_as_its_period(graph: Graph) -> No
 
 
 def test_equal_mappings_give_equal_traces_bit_for_bit(graph: Graph) -> None:
-    first, again = (case_of(random.Random(3), graph)[0] for _ in range(2))
+    first, again = (case_of(random.Random(3), graph, cluster(4)) for _ in range(2))
     assert traces(first) == traces(again)
 
 
@@ -209,3 +242,18 @@ def test_frames_that_no_clock_can_count_are_refused(graph: Graph) -> None:
     slow = replace(platform, hosts=tuple(replace(h, copy_bandwidth_bytes_per_s=0.01) for h in platform.hosts))
     with pytest.raises(CleaveError, match="more than can be simulated"):
         simulated(graph, slow, Mapping.whole(graph, [i % 2 for i in range(len(graph.layers))]))
+
+
+def test_a_message_takes_both_devices_their_time(tmp_path: Path, talkative: str) -> None:
+    graph, plain = graph_of(tmp_path, six_layers()), cluster(4)
+    platform = replace(plain, devices=tuple(replace(d, coefficients=talkative) for d in plain.devices))
+    mapping = Mapping.whole(graph, [0, 0, 2, 2, 2, 2])
+    found = simulated(graph, platform, mapping, 1)
+    path = held(Script.of(found, graph, platform, mapping), platform, found.alone, found.latency_path)
+    assert [(p.category, p.where) for p in path] == [
+        (COMPUTE, "h0_cpu0"), (HAND_OVER, "h0_cpu0"), (LATENCY, "h0 out"), (TRANSFER, "h1 in"), (RECEIVE, "h1_cpu0"),
+        (COMPUTE, "h1_cpu0"),
+    ]  # fmt: skip
+    assert [p.time_s for p in path if p.category in (HAND_OVER, RECEIVE)] == [SEND_S, RECEIVE_S]
+    first, second = found.devices(platform)
+    assert (first["message_s"], second["message_s"]) == (pytest.approx(SEND_S), pytest.approx(RECEIVE_S))
