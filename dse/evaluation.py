@@ -72,13 +72,15 @@ def _evaluate(
     for i in range(first, last):
         decode(g, coding, genes[i], shards, work)
         lower(g, shards, coding.devices, sent)
-        if frames == 0:
-            latency, period = pricing.price(g, shards, sent, costs, book, desk)
-        else:
+        latency = simulation.UNCOUNTABLE
+        if frames > 0:
             latency = simulation.simulate(g, shards, sent, costs, book, stage)
             period = pricing.busiest(g, shards, sent, costs, book, desk)
-        if frames > 1:
-            period = simulation.stream(g, shards, sent, costs, book, stage, frames, WARMUP)
+        if latency == simulation.UNCOUNTABLE:
+            latency, period = pricing.price(g, shards, sent, costs, book, desk)
+        elif frames > 1:
+            steady = simulation.stream(g, shards, sent, costs, book, stage, frames, WARMUP)
+            period = period if steady == simulation.UNCOUNTABLE else steady
         scores[i, 0], scores[i, 3] = latency, period
         scores[i, 1] = spending.largest(book, ENERGY)
         scores[i, 2] = spending.largest(book, MEMORY)

@@ -235,18 +235,13 @@ def simulated(graph: Graph, platform: Platform, mapping: Mapping, frames: int = 
     ``CleaveError`` where it takes longer than can be simulated.
     """
     analytical = priced(graph, platform, mapping)
-    _check_length(analytical.latency_s, warmup + frames)
     case = Case.of(graph, platform, mapping)
     times = play(case, frames, warmup)
+    if simulation.UNCOUNTABLE in (times.latency_s, times.period_s):
+        raise CleaveError(
+            f"a frame takes {analytical.latency_s:.3g} s: {warmup + frames} of them are more than can be simulated "
+            f"({LONGEST_S:g} s); ask for fewer frames, or have the figures of the platform looked at"
+        )
     stream = Events.of(case, times.stream, warmup + frames) if times.stream else None
     price = booked(case, times.latency_s, times.period_s)
     return Simulated(case, price, analytical, Events.of(case, times.alone, 1), stream, warmup)
-
-
-def _check_length(latency_s: float, frames: int) -> None:
-    """``CleaveError`` where time could run out of ticks."""
-    if not latency_s * frames < LONGEST_S:
-        raise CleaveError(
-            f"a frame takes {latency_s:.3g} s: {frames} of them are more than can be simulated ({LONGEST_S:g} s); "
-            "ask for fewer frames, or have the figures of the platform looked at"
-        )

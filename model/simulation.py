@@ -25,11 +25,12 @@ from model.compiled import allocating, inlined, kernel
 from model.costs import CostArrays
 from model.events import PLAIN, State, Tasks, Times
 from model.lowering import Messages, Room, Shards
-from model.spending import Ledger, join, settle, spend
+from model.spending import COMMUNICATE, COMPUTE, Ledger, join, settle, spend
 
 TICK_S = 1e-15
-LONGEST_S = 4000.0
-"""A frame that takes longer cannot be counted in ticks; it is not simulated."""
+LONGEST_S = 9000.0
+"""Frames that take longer together cannot be counted in ticks; they are not simulated."""
+UNCOUNTABLE = -1.0
 EAGER_BYTES = 65536
 """Open MPI's TCP transport sends messages up to this size without asking the receiver."""
 SEND, LEAVE, ENTER = range(3)
@@ -90,16 +91,29 @@ def stage(r: Room, c: CostArrays, frames: int) -> Stage:
 
 @kernel()
 def simulate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Stage) -> float:
-    """Fill ``out``; returns the latency in seconds: one frame alone, from first input to last output."""
+    """Fill ``out``; returns the latency in seconds: one frame alone, from first input to last output.
+
+    UNCOUNTABLE where it could take more than ``LONGEST_S``.
+    """
     spend(g, s, m, c, out)
+    if not _countable(out, 1):
+        return UNCOUNTABLE
     n = build(g, s, m, c, out, w)
-    ended = events.simulate(
-        w.tasks, n, np.int64(1), PLAIN, w.state
-    )  # not the constant: that would compile it once more
+    one = np.int64(1)  # not the constant, which would compile the core once more
+    ended = events.simulate(w.tasks, n, one, PLAIN, w.state)
     latency = w.state.stop[w.state.order[ended - 1]] * TICK_S
     _note(g, s, m, out, w)
     settle(c, out)
     return latency
+
+
+@inlined
+def _countable(out: Ledger, frames: int) -> bool:
+    """Whether frames can be counted: they take no longer than all that is done in them, one thing after the other."""
+    spent = 0.0
+    for device in range(len(out.account)):
+        spent += out.account[device, COMPUTE] + out.account[device, COMMUNICATE]
+    return spent * frames < LONGEST_S
 
 
 @kernel()
@@ -203,8 +217,10 @@ def stream(
 ) -> float:
     """Seconds between frames of a stream, from the end of frame ``warmup`` to that of the last of ``frames``.
 
-    After ``simulate`` of the same mapping, whose ledger stays as it is.
+    After ``simulate`` of the same mapping, whose ledger stays as it is. UNCOUNTABLE as there.
     """
+    if not _countable(out, frames):
+        return UNCOUNTABLE
     n = _link_frames(g, s, m, out, w, build(g, s, m, c, out, w))
     ended = events.simulate(w.tasks, n, frames, PLAIN, w.state)
     first = last = np.int64(0)

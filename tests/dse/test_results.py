@@ -18,7 +18,7 @@ from dse.evaluation import OBJECTIVES
 from model.load import load
 from model.mapping import Mapping
 from model.platform import Platform
-from model.priced import priced
+from model.simulated import simulated
 from tests.command import apart, done
 from tests.tiny_cnn import branches, graph_of, random_mapping, save
 
@@ -66,13 +66,13 @@ def test_no_point_of_the_front_dominates_another(place: Path) -> None:
     assert (below == np.eye(len(scores), dtype=bool)).all()
 
 
-def test_every_mapping_of_the_front_has_the_price_that_stands_beside_it(place: Path) -> None:
+def test_every_mapping_of_the_front_is_simulated_with_what_stands_beside_it(place: Path) -> None:
     graph, cluster = load(place / "tiny.onnx"), Platform.from_file("local4")
     for point in points(place):
         mapping = results.from_compact(graph, point["mapping"])
         assert mapping.check(graph, cluster) == []
-        found = priced(graph, cluster, mapping)
-        wanted = [found.latency_s, found.energy_j, found.memory_bytes, found.period_s]
+        found = simulated(graph, cluster, mapping)
+        wanted = [found.price.latency_s, found.price.energy_j, found.price.memory_bytes, found.price.period_s]
         assert [point[name] for name in OBJECTIVES] == pytest.approx(wanted, rel=1e-12)
         assert point["devices"] == len(mapping.devices)
 
