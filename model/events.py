@@ -122,7 +122,7 @@ def simulate(t: Tasks, n: int, frames: int, rules: Rules, w: State) -> int:
     """
     rows = frames * n
     _reset(t, n, frames, w)
-    size = entered = ended = np.int64(0)  # not the constant, which would compile what takes it once more
+    size = entered = ended = int(np.int64(0))  # not the constant, which would compile what takes it once more
     for _ in range(1 if rules.in_flight else frames):
         size = _enter(t, n, rows, rules, w, size, entered, w.when[0] * 0)
         entered += 1
