@@ -25,7 +25,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, median
 
@@ -33,12 +33,13 @@ from codegen.bundle import write_bundle
 from dse.inputs import Cnn, read_cnn
 from model.platform import Platform
 from runtime.bench import Runner
+from runtime.compiling import frames_file
 from runtime.deploy.cluster import cluster, refused
 from runtime.deploy.keys import Trust
 from runtime.deploy.parcel import pack
 from runtime.deploy.target import Target
 from runtime.hashing import file_hash
-from runtime.launch import run
+from runtime.launch import read_plan, run
 from runtime.options import Options
 from runtime.trace import Trace
 from tests.bench import waiting
@@ -90,17 +91,18 @@ def measured(runner: Runner, options: Options) -> tuple[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         begin = time.monotonic()
-        runner(Options(**{**vars(options), "report": str(report)}), LIMIT_S)
+        runner(replace(options, report=str(report)), LIMIT_S)
         return report.read_text(), time.monotonic() - begin
 
 
-def turn(bench: Runner, asked: Runner, frames: int) -> Turn:
-    """Everything once."""
-    alone = Trace.from_json(measured(bench, Options(frames, WARMUP, barrier=True))[0]).latencies_s
-    _, few_s = measured(asked, Options(FEW, WARMUP))
-    text, many_s = measured(asked, Options(frames, WARMUP))
-    _, few_streamed_s = measured(bench, Options(FEW, WARMUP, stream=True))
-    streamed, many_streamed_s = measured(bench, Options(frames, WARMUP, stream=True))
+def turn(bench: Runner, asked: Runner, frames: int, file: str) -> Turn:
+    """Everything once. file: of a few frames; random ones would be made before the first, which takes time for each"""
+    few, many = (Options(count, WARMUP, input=file) for count in (FEW, frames))
+    alone = Trace.from_json(measured(bench, replace(many, barrier=True))[0]).latencies_s
+    _, few_s = measured(asked, few)
+    text, many_s = measured(asked, many)
+    _, few_streamed_s = measured(bench, replace(few, stream=True))
+    streamed, many_streamed_s = measured(bench, replace(many, stream=True))
     requests = json.loads(text)
     return Turn(
         bench=alone,
@@ -151,8 +153,10 @@ def compare(names: list[str], box: Cluster | None, repeat: int, frames: int) -> 
     for cnn in (read_cnn(name, [], False) for name in names):
         with tempfile.TemporaryDirectory() as folder:
             plain, special = bundles(cnn, platform, Path(folder))
+            file = str(Path(folder) / "frames.npz")
+            frames_file(read_plan(plain), Options(4), file)
             with runner(plain, box) as bench, runner(special, box) as asked:
-                turns = [turn(bench, asked, frames) for _ in range(repeat)]
+                turns = [turn(bench, asked, frames, file) for _ in range(repeat)]
         where = "4 hosts of a testbed" if box else "this machine"
         report(f"{cnn.graph.name}, {len(platform.devices)} ranks on {where}, {repeat} turns of {frames} frames", turns)
 
