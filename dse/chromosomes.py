@@ -186,9 +186,8 @@ def room(most: NDArray[np.int64]) -> Shards:
     """Arrays for the shards of any mapping with at most ``most[t]`` shards of task ``t``."""
     n = most.sum()
     i = np.int32
-    return Shards(
-        np.zeros(len(most) + 1, i), np.full(len(most), CHANNELS, i), np.zeros(n, i), np.zeros(n, i), np.zeros(n, i)
-    )
+    ptr = np.zeros(len(most) + 1, i)
+    return Shards(ptr, ptr[1:], np.full(len(most), CHANNELS, i), np.zeros(n, i), np.zeros(n, i), np.zeros(n, i))
 
 
 @kernel()

@@ -4,7 +4,7 @@ FlexFlow (Jia et al., 2019, section 5.3) simulates again what starts at another 
 is all that follows. But what follows is mostly the old timeline, later: with times in whole ticks a simulation whose
 state is that of the old one, so many ticks later, goes on as the old one did, so many ticks later. Hence
 
-1. the events before the first one that touched tasks have a part in stay (``_kept``),
+1. the events before any touched task could have a part in them stay (``_kept``),
 2. the state after them is made again from the log (``_restore``),
 3. the new tasks are simulated from there (``_go_on``), until
 4. old and new simulation are in step (``_in_step``): the rest is the old rest, shifted.
@@ -29,11 +29,14 @@ from model.history import (
     HERE,
     KEPT,
     LATEST,
+    LEADING,
     LOW,
     MARK,
     NEVER,
+    OTHER,
     PLACE,
     PROPOSAL,
+    REACHED,
     READY,
     RELEASED,
     SHIFT,
@@ -41,10 +44,10 @@ from model.history import (
     STOP,
     THERE,
     TOUCHED,
-    TURN,
     UNDONE,
     WITNESS,
     History,
+    touched,
 )
 
 
@@ -73,9 +76,10 @@ def _kept(h: History) -> int:
     kept = h.note[EVENTS]
     for k in range(h.note[TOUCHED]):
         task = h.touched[k]
-        kept = min(kept, h.old[ix(task), READY] - 1)
-        if h.present[ix(task)]:
-            kept = min(kept, _possible(h, task) - 1)
+        if touched(h, task, OTHER | REACHED):
+            kept = min(kept, h.old[ix(task), READY] - 1)
+            if h.present[ix(task)]:
+                kept = min(kept, _possible(h, task) - 1)
     return kept
 
 
@@ -109,12 +113,13 @@ def _begin(h: History) -> int:
     """The state before the first event; returns the size of the heap. Tasks that need nothing, as they are numbered."""
     w, size = h.state, 0
     for k in range(h.past[0, COUNT]):
-        if h.old[ix(h.order[k]), MARK] != h.note[TURN]:
+        if not touched(h, h.order[k], OTHER | REACHED):
             events.push(w.when, w.what, False, size, 0, h.order[k])
             size += 1
     for k in range(h.note[TOUCHED]):
-        if h.present[ix(h.touched[k])] and h.into[ix(h.touched[k])] < 0:
-            events.push(w.when, w.what, False, size, 0, h.touched[k])
+        task = h.touched[k]
+        if touched(h, task, OTHER | REACHED) and h.present[ix(task)] and h.into[ix(task)] < 0:
+            events.push(w.when, w.what, False, size, 0, task)
             size += 1
     count = size
     for k in range(count):
@@ -183,7 +188,7 @@ def _ready(h: History, size: int, task: int, place: int, now: int, handled: int)
 def _go_on(h: History, size: int) -> None:
     """Handle events until old and new simulation are in step, or there are none."""
     t, w, n = h.tasks, h.state, len(h.present)
-    gone, highest, remaining = _events_of_touched(h)
+    gone, highest, remaining = _to_come(h)
     handled = max(h.note[KEPT], 0)
     same = handled
     row = h.recent[ix(handled)]
@@ -215,11 +220,13 @@ def _go_on(h: History, size: int) -> None:
             low += 1
         row = h.recent[ix(handled)]
         row[COUNT], row[LOW], row[ENDS], row[LATEST] = count, low, ended, latest
-        if h.old[ix(task), MARK] == h.note[TURN]:
+        if touched(h, task, OTHER):
             remaining -= 1
         else:
             same += 1
             highest = max(highest, h.old[ix(task), column])
+            if touched(h, task, LEADING) and h.new[ix(task), RELEASED] == handled:
+                remaining -= 1
         if remaining == 0 and highest == same + gone and size > 0 and _in_step(h, size, highest):
             h.note[THERE] = highest
             break
@@ -227,8 +234,9 @@ def _go_on(h: History, size: int) -> None:
 
 
 @inlined
-def _events_of_touched(h: History) -> tuple[int, int, int]:
-    """Events of touched tasks in the old simulation, the last one of them or of those that stay, and how many come.
+def _to_come(h: History) -> tuple[int, int, int]:
+    """Events of other tasks in the old simulation, the last one of them or of those that stay, and what must happen
+    before old and new simulation can be in step: other tasks are done, and edges that changed have had their effect.
 
     A simulation in which tasks were left undone is never in step with another one: their last event never comes.
     """
@@ -236,11 +244,14 @@ def _events_of_touched(h: History) -> tuple[int, int, int]:
     for k in range(h.note[TOUCHED]):
         task = ix(h.touched[k])
         old = h.old[task]
-        if old[ENDED] < NEVER:
-            gone += 1 + int(old[ENDED] != old[RELEASED])
-            last = max(last, old[ENDED], old[RELEASED])
-        if h.present[task]:
-            coming += 1 + int(h.tasks.lag[task] >= 0)
+        if not touched(h, h.touched[k], OTHER):
+            coming += int(touched(h, h.touched[k], LEADING) and old[RELEASED] > h.note[KEPT])
+        else:
+            if old[ENDED] < NEVER:
+                gone += 1 + int(old[ENDED] != old[RELEASED])
+                last = max(last, old[ENDED], old[RELEASED])
+            if h.present[task]:
+                coming += 1 + int(h.tasks.lag[task] >= 0)
     return gone, last, coming
 
 
@@ -271,10 +282,11 @@ def _done(h: History, task: int) -> bool:
 
 @kernel()
 def _in_step(h: History, size: int, there: int) -> bool:
-    """Whether the new simulation is where the old one was after ``there`` events, all touched tasks being done in both.
+    """Whether the new simulation is where the old one was after ``there`` events.
 
-    The same events of the other tasks have been handled (that is known), so the same tasks are ready. What is under
-    way must be so late as everything else, and queues must be in the same order.
+    It is known that other tasks are done in both, that the same events of all tasks but these have been handled, and
+    that no edge that changed is still to have an effect: so the same tasks are ready. What is under way must be so
+    late as everything else, and queues must be in the same order.
     """
     w, n, witness = h.state, len(h.present), h.note[WITNESS]
     shift = _late(h, w.what[0], there)

@@ -1,8 +1,8 @@
 """A simulation that has been done, and the tasks it was of, which may change: what ``model.delta`` works on.
 
 One frame, ``PLAIN`` rules, times in int64 ticks. Tasks and edges keep their numbers; a task may be there or not, an
-edge may lead to another task or nowhere. Whoever changes tasks says so here, so that it is known which are *touched*:
-a touched task has another duration, resource, lag or other predecessors than in the simulation that was accepted.
+edge may lead to another task or nowhere. Whoever changes tasks says so here, so that it is known which are *touched*,
+and how: a task is another one, has other predecessors, or other successors than in the simulation that was accepted.
 
 The log counts events (ends of tasks, releases by lag), as many as have been handled. "Ready at 7" is: not after six
 events, but after seven. So the state after any number of events can be made again from the log.
@@ -28,6 +28,9 @@ START, STOP, READY, BEGUN, ENDED, RELEASED, PLACE, MARK = range(8)
 COUNT, LOW, ENDS, LATEST = range(4)
 """Columns of an event's row: tasks that were ready so far, the place before which all were done, tasks that had
 ended, when the last of them did."""
+OTHER, REACHED, LEADING = 1, 2, 4
+"""How a task is touched: it came, went, or has another duration, resource or lag; edges to it, or from it, changed."""
+WAYS = 8
 PROPOSAL, TURN, TASKS, TOUCHED, EVENTS, UNDONE, KEPT, HERE, THERE, SHIFT, WITNESS = range(11)
 """Numbers of a history: of the proposal, of the acceptance or rejection that is next; tasks that there are, and that
 are touched; events of the accepted simulation, and tasks that waited for one another for ever; of the last proposal:
@@ -42,8 +45,8 @@ class History(NamedTuple):
     present: (n,) 1 where there is a task; its edges lead nowhere else
     source, behind, ahead: (E,) task that an edge comes from; the edges behind and before it that lead to its task
     into: (n,) an edge that leads to a task; -1: none
-    old, new: (n, 8) rows of the accepted simulation (MARK: the turn in which it was touched last), and of those tasks
-              that the proposal has simulated (MARK: number of the proposal)
+    old: (n, 8) rows of the accepted simulation (MARK: 8 times the turn in which a task was touched, and how)
+    new: (n, 8) rows of tasks that the proposal has simulated (MARK: number of the proposal)
     past, recent: (2 n + 1, 4) rows after so many events
     order, reorder: (n,) tasks as they became ready
     touched: (n,) those that are
@@ -98,19 +101,30 @@ def _begin(h: History) -> None:
     for edge in range(len(h.source)):
         if h.tasks.to[edge] >= 0:
             _hang(h, edge)
+    h.note[TURN] = 1
     for task in range(len(h.present)):
+        h.old[task, MARK] = 0
         if h.present[task]:
             h.note[TASKS] += 1
-            touch(h, task)
+            touch(h, task, OTHER)
 
 
 @inlined
-def touch(h: History, task: int) -> None:
+def touch(h: History, task: int, how: int) -> None:
     """Note that a task is not what it was."""
-    if h.old[ix(task), MARK] != h.note[TURN]:
-        h.old[ix(task), MARK] = h.note[TURN]
+    row = h.old[ix(task)]
+    if row[MARK] < WAYS * h.note[TURN]:
+        row[MARK] = WAYS * h.note[TURN]
         h.touched[ix(h.note[TOUCHED])] = task
         h.note[TOUCHED] += 1
+    row[MARK] |= how
+
+
+@inlined
+def touched(h: History, task: int, how: int) -> bool:
+    """Whether a task is touched in one of some ways."""
+    mark = h.old[ix(task), MARK]
+    return mark >= WAYS * h.note[TURN] and mark & how != 0
 
 
 @kernel()
@@ -119,7 +133,7 @@ def put(h: History, task: int, resource: int, duration: int, lag: int) -> None:
     t, k = h.tasks, ix(task)
     same = t.resource[k] == resource and t.duration[k] == duration and t.lag[k] == lag
     if not (h.present[k] and same):
-        touch(h, task)
+        touch(h, task, OTHER)
         h.note[TASKS] += 1 - h.present[k]
         h.present[k], t.resource[k], t.duration[k], t.lag[k] = 1, resource, duration, lag
 
@@ -128,7 +142,7 @@ def put(h: History, task: int, resource: int, duration: int, lag: int) -> None:
 def take_out(h: History, task: int) -> None:
     """A task, and all edges from it and to it, are no more."""
     if h.present[ix(task)]:
-        touch(h, task)
+        touch(h, task, OTHER)
         h.present[ix(task)] = 0
         h.note[TASKS] -= 1
         for edge in range(h.tasks.first[ix(task)], h.tasks.first[ix(task + 1)]):
@@ -142,13 +156,14 @@ def link(h: History, edge: int, task: int) -> None:
     """An edge leads to a task; -1: nowhere."""
     before = h.tasks.to[ix(edge)]
     if before != task:
+        touch(h, h.source[ix(edge)], LEADING)
         if before >= 0:
             _unhang(h, edge)
-            touch(h, before)
+            touch(h, before, REACHED)
         h.tasks.to[ix(edge)] = task
         if task >= 0:
             _hang(h, edge)
-            touch(h, task)
+            touch(h, task, REACHED)
 
 
 @inlined
@@ -182,7 +197,7 @@ def times(h: History, task: int) -> tuple[int, int]:
         start, stop = h.state.start[ix(task)], h.state.stop[ix(task)]
     elif old[BEGUN] <= h.note[KEPT]:
         start, stop = old[START], old[STOP]
-    elif h.note[THERE] <= old[BEGUN] < NEVER:
+    elif h.note[THERE] < old[BEGUN] < NEVER:
         start, stop = old[START] + h.note[SHIFT], old[STOP] + h.note[SHIFT]
     return start, stop
 
@@ -198,7 +213,8 @@ def forget(h: History) -> None:
 def accept(h: History) -> None:
     """The last proposal, since which nothing has been changed, is what further ones are compared with."""
     for k in range(h.note[TOUCHED]):
-        _erase(h, h.touched[k])
+        if touched(h, h.touched[k], OTHER):
+            _erase(h, h.touched[k])
     if h.note[THERE] == NEVER:
         for place in range(h.past[max(h.note[KEPT], 0), LOW], h.past[h.note[EVENTS], COUNT]):
             if h.old[ix(h.order[ix(place)]), RELEASED] > h.note[KEPT]:

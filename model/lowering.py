@@ -25,14 +25,17 @@ ELSEWHERE = -2
 
 
 class Shards(NamedTuple):
-    """Shards of all tasks: ``ptr`` (T+1,) and ``kind`` (T,) of split, then one row a shard: ``device``, ``start``,
-    ``stop`` (S,) int32.
+    """Shards of all tasks: of task ``t`` the rows ``ptr[t]`` up to ``end[t]``, (T+1,) and (T,), split by ``kind`` (T,);
+    then one row a shard: ``device``, ``start``, ``stop`` (S,) int32.
+
+    One task's follow the last one's, ``end`` is a view of ``ptr``; in ``model.moves`` each has room for more.
 
     Inputs and outputs of the network are whole: on the mapping's reader and writer, or, where it names none, on the
     device of the first shard of the first layer that reads the input, and of the layer that makes the output.
     """
 
     ptr: Ints
+    end: Ints
     kind: Ints
     device: Ints
     start: Ints
@@ -70,7 +73,7 @@ class Messages(NamedTuple):
 @inlined
 def alone(s: Shards, task: int) -> bool:
     """Whether a task is one shard, whole."""
-    return s.ptr[task + 1] - s.ptr[task] == 1
+    return s.end[task] - s.ptr[task] == 1
 
 
 @inlined
@@ -104,7 +107,7 @@ def offered(s: Shards, maker: int, shard: int, along: int, device: int) -> tuple
         return low, high
     if shard > s.ptr[maker]:
         low = max(low, s.stop[shard - 1])
-    for other in range(shard + 1, s.ptr[maker + 1]):
+    for other in range(shard + 1, s.end[maker]):
         if s.start[other] < high and s.device[other] == device:
             high = s.start[other]
     return low, high
@@ -215,7 +218,7 @@ def _send(
             if device == here:
                 m.last_use[slot] = task
             else:
-                _widen(g, s, m, device, tensor, shard, along, axis, low, high)
+                widen(g, s, m, device, tensor, shard, along, axis, low, high)
     for device in range(n_devices):
         if m.high[device, 0] > 0:
             m.shard[count], m.tensor[count], m.device[count] = shard, tensor, device
@@ -227,7 +230,7 @@ def _send(
 
 
 @inlined
-def _widen(
+def widen(
     g: GraphArrays,
     s: Shards,
     m: Messages,
@@ -301,7 +304,7 @@ def shards_of(g: GraphArrays, mapping: Mapping) -> Shards:
     columns = np.array([part for row in flat for part in row], dtype=np.int32).T
     device, start, stop = (np.ascontiguousarray(column) for column in columns)
     ptr = np.concatenate(([0], np.cumsum([len(row) for row in flat]))).astype(np.int32)
-    shards = Shards(ptr, np.array(kinds, dtype=np.int32), device, start, stop)
+    shards = Shards(ptr, ptr[1:], np.array(kinds, dtype=np.int32), device, start, stop)
     place_ends(g, shards, mapping.reader, mapping.writer)
     return shards
 

@@ -152,6 +152,30 @@ def ticks(seconds: float) -> np.int64:
 
 
 @inlined
+def send_ticks(c: CostArrays, source: int, size: float) -> np.int64:
+    """A device hands over a message."""
+    return ticks(c.send[source, 0] + c.send[source, 1] * size)
+
+
+@inlined
+def leave_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int64:
+    """A message occupies the sender's link."""
+    return ticks(size / c.rate[source, target] + c.gap[source])
+
+
+@inlined
+def enter_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int64:
+    """A message occupies the receiver's link."""
+    return ticks(size / c.bandwidth[source, target] + c.gap[target])
+
+
+@inlined
+def receive_ticks(c: CostArrays, device: int, size: float) -> np.int64:
+    """A device takes a message."""
+    return ticks(c.receive[device, 0] + c.receive[device, 1] * size)
+
+
+@inlined
 def _task(t: Tasks, task: int, resource: int, duration: np.int64, needs: int) -> None:
     """A task that releases nothing yet, but may release two others."""
     t.duration[task] = duration
@@ -194,7 +218,7 @@ def _receive(m: Messages, c: CostArrays, out: Ledger, w: Stage, shard: int, devi
             w.waited[message] = 1
             w.tasks.to[2 * (w.handed[message] + ENTER)] = task
             w.tasks.needs[0, task] += 1
-            w.tasks.duration[task] += ticks(c.receive[device, 0] + c.receive[device, 1] * out.size[message])
+            w.tasks.duration[task] += receive_ticks(c, device, out.size[message])
 
 
 @inlined
@@ -203,12 +227,12 @@ def _send(m: Messages, c: CostArrays, out: Ledger, w: Stage, source: int, messag
     t, target, size = w.tasks, m.device[message], out.size[message]
     w.handed[message] = first
     _next(w, source, first + SEND)
-    t.duration[first + SEND] = ticks(c.send[source, 0] + c.send[source, 1] * size)
+    t.duration[first + SEND] = send_ticks(c, source, size)
     t.to[2 * (first + SEND) + 1] = first + LEAVE
-    _task(t, first + LEAVE, c.leave[source, target], ticks(size / c.rate[source, target] + c.gap[source]), 1)
+    _task(t, first + LEAVE, c.leave[source, target], leave_ticks(c, source, target, size), 1)
     t.lag[first + LEAVE] = ticks(c.latency[source, target])
     t.to[2 * (first + LEAVE)] = first + ENTER
-    _task(t, first + ENTER, c.enter[source, target], ticks(size / c.bandwidth[source, target] + c.gap[target]), 1)
+    _task(t, first + ENTER, c.enter[source, target], enter_ticks(c, source, target, size), 1)
 
 
 @kernel()

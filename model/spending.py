@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from model import boxes
-from model.arrays import GraphArrays
+from model.arrays import GraphArrays, Ints
 from model.compiled import allocating, inlined, kernel
 from model.costs import CostArrays, Floats
 from model.lowering import Messages, Room, Shards, alone
@@ -62,18 +62,38 @@ def spend(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) ->
     out.account[:] = 0
     for task in range(len(g.size)):
         for shard in range(s.ptr[task], s.ptr[task + 1]):
-            share = 1.0 if alone(s, task) else (s.stop[shard] - s.start[shard]) / g.size[task, s.kind[task]]
-            _compute(g, s, c, out, task, shard, share)
+            _compute(g, s, c, out, task, shard, share_of(g, s, task, shard))
             for message in range(m.out_ptr[shard], m.out_ptr[shard + 1]):
                 _communicate(g, s, m, c, out, message)
         _release(g, s, m, out, task)
 
 
 @inlined
+def share_of(g: GraphArrays, s: Shards, task: int, shard: int) -> float:
+    """The part of a task's work that a shard does."""
+    return 1.0 if alone(s, task) else (s.stop[shard] - s.start[shard]) / g.size[task, s.kind[task]]
+
+
+@inlined
+def seconds_of(c: CostArrays, task: int, device: int, share: float) -> float:
+    """Seconds that a device takes for ``share`` of a task's work."""
+    return c.time_s[task, device] * share + c.overhead_s[task, device]
+
+
+@inlined
+def size_of(g: GraphArrays, tensor: int, start: Ints, stop: Ints) -> float:
+    """Bytes of a box of a tensor, (AXES,) each."""
+    size = g.tensor_bytes[tensor]
+    for axis in range(boxes.AXES):
+        size *= (stop[axis] - start[axis]) / g.tensor_size[tensor, axis]
+    return size
+
+
+@inlined
 def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, shard: int, share: float) -> None:
     """A shard that does ``share`` of a task's work."""
     device, kind = s.device[shard], s.kind[task]
-    seconds = c.time_s[task, device] * share + c.overhead_s[task, device]
+    seconds = seconds_of(c, task, device, share)
     out.seconds[shard] = seconds
     out.account[device, COMPUTE] += seconds
     out.account[device, ENERGY] += seconds * c.power_w[task, device]
@@ -92,10 +112,7 @@ def _made(s: Shards, kind: int, share: float) -> float:
 @inlined
 def _communicate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, message: int) -> None:
     """A message costs both sides, and each a buffer."""
-    tensor = m.tensor[message]
-    size = g.tensor_bytes[tensor]
-    for axis in range(boxes.AXES):
-        size *= (m.stop[message, axis] - m.start[message, axis]) / g.tensor_size[tensor, axis]
+    size = size_of(g, m.tensor[message], m.start[message], m.stop[message])
     source, target = s.device[m.shard[message]], m.device[message]
     seconds = size / c.bandwidth[source, target] + c.latency[source, target]
     out.size[message] = size
@@ -133,8 +150,7 @@ def _free(g: GraphArrays, s: Shards, m: Messages, out: Ledger, tensor: int, task
     slot = m.slot_ptr[tensor] - s.ptr[maker]
     for shard in range(s.ptr[maker], s.ptr[maker + 1]):
         if m.last_use[slot + shard] == task:
-            share = 1.0 if alone(s, maker) else (s.stop[shard] - s.start[shard]) / g.size[maker, kind]
-            out.alive[s.device[shard]] -= g.tensor_bytes[tensor] * _made(s, kind, share)
+            out.alive[s.device[shard]] -= g.tensor_bytes[tensor] * _made(s, kind, share_of(g, s, maker, shard))
 
 
 @inlined

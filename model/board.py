@@ -1,0 +1,228 @@
+"""A mapping laid out so that layers of it can move (``model.moves``): programs, messages, and the tasks they are.
+
+Numbers are spread out, so that none changes: a task has room for the most shards it may get, a shard's piece of a
+tensor (a slot) for a message to each device. Of a shard's tasks the segment that begins with it is the first one, then
+come its messages, by tensor and device: in that order ``model.simulation`` numbers them, too.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model import history
+from model.arrays import GraphArrays, Ints
+from model.compiled import inlined, kernel
+from model.costs import CostArrays, Floats
+from model.events import Tasks
+from model.history import History, Log, link, put, take_out
+from model.lowering import Messages, Room, Shards, messages
+from model.simulation import SEND, STAGES
+
+READER, WRITER, DIRTY, CHANGE, TASK, KIND, COUNT, SPENT = range(8)
+"""Numbers of a board: devices of the network's inputs and outputs (see ``lowering.place_ends``), how many shards are
+dirty, of the change; of the last proposal: its task, and how it was split before, into how many shards;
+microseconds that devices spend on computing and messages, one thing after the other."""
+
+
+class Board(NamedTuple):
+    """A mapping whose layers can be moved. ``T`` tasks, ``S`` shards and ``L`` slots at most, ``D`` devices.
+
+    shards: with room for more
+    on:     (S,) device in whose program a shard is; -1: none
+    before, after: (S,) in that program; -1: none; begin: (D,) its first shard
+    task, number: (S,) of a shard: what it is of, and the number of the segment that begins with it
+    work, receives: (S,) ticks that it takes, and that taking the messages it is the first to wait for takes
+    sends, waits: (S,) how many messages
+    spent, paid: (S,), (L * D,) microseconds of a shard, of a message
+    slot: (N,) first slot of a tensor; first: (L,) number of a slot's first message
+    reader: (L * D,) the shard that waits for a message; -1: there is none; size: (L * D,) its bytes
+    waiting: (D,) shards that are the first to need the slot in hand; boxes: what they need
+    scope: (D,) changes in which a device's messages were looked at last
+    dirty, marked: (S,) shards of which something has changed in this change, and the last change they had
+    moved:  (ends + 1,) tasks whose shards have moved: the layer's, inputs and outputs of the network
+    kept: (3, most) device, start, stop of the shards before the last proposal
+    note: (8,) numbers
+    """
+
+    shards: Shards
+    on: Ints
+    before: Ints
+    after: Ints
+    begin: Ints
+    task: Ints
+    number: Ints
+    work: Log
+    receives: Log
+    sends: Ints
+    waits: Ints
+    spent: Log
+    paid: Log
+    slot: Ints
+    first: Ints
+    reader: Ints
+    size: Floats
+    waiting: Ints
+    boxes: Messages
+    scope: Ints
+    dirty: Ints
+    marked: Ints
+    moved: Ints
+    kept: Ints
+    note: Log
+    history: History
+
+
+def empty(g: GraphArrays, c: CostArrays, most: NDArray[np.int64], reader: int, writer: int) -> Board:
+    """Room for up to ``most[t]`` shards of task ``t``, (T,). reader, writer: as in ``Mapping``"""
+    i, n_devices = np.int32, len(c.pool)
+    base = np.concatenate(([0], np.cumsum(most)))
+    task = np.repeat(np.arange(len(most)), most)
+    makes = np.diff(g.tensor_ptr)
+    width = 1 + makes * n_devices * STAGES
+    number = np.cumsum(width[task]) - width[task]
+    slots = most[g.tensor_task]
+    slot = np.cumsum(slots) - slots
+    nth = np.arange(len(g.tensor_task)) - g.tensor_ptr[g.tensor_task]
+    of = np.repeat(np.arange(len(slots)), slots)
+    shard = base[g.tensor_task[of]] + np.arange(len(of)) - slot[of]
+    return Board(
+        shards=Shards(
+            base.astype(i), base[:-1].astype(i), np.zeros(len(most), i), *(np.full(len(task), k, i) for k in (-1, 0, 0))
+        ),
+        on=np.full(len(task), -1, i),
+        before=np.full(len(task), -1, i),
+        after=np.full(len(task), -1, i),
+        begin=np.full(n_devices, -1, i),
+        task=task.astype(i),
+        number=number.astype(i),
+        work=np.zeros(len(task), np.int64),
+        receives=np.zeros(len(task), np.int64),
+        sends=np.zeros(len(task), i),
+        waits=np.zeros(len(task), i),
+        spent=np.zeros(len(task), np.int64),
+        paid=np.zeros(len(of) * n_devices, np.int64),
+        slot=slot.astype(i),
+        first=(number[shard] + 1 + nth[of] * n_devices * STAGES).astype(i),
+        reader=np.full(len(of) * n_devices, -1, i),
+        size=np.zeros(len(of) * n_devices),
+        waiting=np.zeros(n_devices, i),
+        boxes=messages(Room(0, 0, 0, 0, n_devices)),
+        scope=np.zeros(n_devices, i),
+        dirty=np.zeros(len(task), i),
+        marked=np.zeros(len(task), i),
+        moved=np.zeros(len(most) - g.n_layers + 1, i),
+        kept=np.zeros((3, most.max()), i),
+        note=np.array([reader, writer, 0, 0, 0, 0, 0, 0], np.int64),
+        history=history.history(_no_tasks(int(width[task].sum()), c.links), 0),
+    )
+
+
+def _no_tasks(n: int, links: int) -> Tasks:
+    """Room for tasks with two edges each."""
+    i, ticks = np.int32, np.int64
+    return Tasks(
+        np.zeros(n, ticks),
+        np.full(n, -1, i),
+        np.full(n, -1, ticks),
+        np.zeros((1, n), i),
+        2 * np.arange(n + 1, dtype=i),
+        np.full(2 * n, -1, i),
+        np.zeros(2 * n, i),
+        np.ones(links, i),
+    )
+
+
+@inlined
+def mark(b: Board, shard: int) -> None:
+    """Something about a shard has changed."""
+    if b.marked[shard] != b.note[CHANGE]:
+        b.marked[shard] = b.note[CHANGE]
+        b.dirty[b.note[DIRTY]] = shard
+        b.note[DIRTY] += 1
+
+
+@inlined
+def insert(b: Board, shard: int, device: int) -> None:
+    """A shard joins a program: those are in the order of the shards."""
+    before = shard - 1
+    while before >= 0 and b.on[before] != device:
+        before -= 1
+    after = b.begin[device] if before < 0 else b.after[before]
+    b.on[shard] = device
+    _follow(b, device, before, shard)
+    _follow(b, device, shard, after)
+
+
+@inlined
+def pull_out(b: Board, shard: int) -> None:
+    """A shard leaves a program."""
+    before, after = b.before[shard], b.after[shard]
+    _follow(b, b.on[shard], before, after)
+    b.on[shard] = -1
+    take_out(b.history, b.number[shard])
+    if before >= 0:
+        mark(b, before)
+    if after >= 0:
+        mark(b, after)
+
+
+@inlined
+def _follow(b: Board, device: int, shard: int, after: int) -> None:
+    """One shard after another one in a program; -1: its beginning, or end."""
+    if after >= 0:
+        b.before[after] = shard
+    if shard >= 0:
+        b.after[shard] = after
+    else:
+        b.begin[device] = after
+
+
+@kernel()
+def link_around(g: GraphArrays, b: Board, shard: int) -> None:
+    """Tasks of the segments that a shard and its neighbours are in."""
+    if b.on[shard] >= 0:
+        last = max(shard, b.after[shard])
+        head = b.before[shard] if b.before[shard] >= 0 else shard
+        while not _begins(b, head):
+            head = b.before[head]
+        while 0 <= head <= last:
+            head = _link_segment(g, b, head)
+
+
+@inlined
+def _begins(b: Board, shard: int) -> bool:
+    """Whether a segment begins with a shard: it waits for something, or comes after one that sends."""
+    return b.before[shard] < 0 or b.waits[shard] > 0 or b.sends[b.before[shard]] > 0
+
+
+@inlined
+def _link_segment(g: GraphArrays, b: Board, head: int) -> int:
+    """The tasks of a segment, and of what its last shard sends; returns the shard that the next one begins with."""
+    shard, duration = head, b.work[head] + b.receives[head]
+    while b.after[shard] >= 0 and not _begins(b, b.after[shard]):
+        shard = b.after[shard]
+        duration += b.work[shard]
+        take_out(b.history, b.number[shard])
+    put(b.history, b.number[head], -1, duration, -1)
+    edge, following = 2 * b.number[head], b.after[shard]
+    if b.sends[shard] > 0:
+        edge = _link_messages(g, b, shard, edge)
+    link(b.history, edge, -1 if following < 0 else b.number[following])
+    return following
+
+
+@inlined
+def _link_messages(g: GraphArrays, b: Board, shard: int, edge: int) -> int:
+    """A shard hands over its messages one after the other; returns the edge to what follows."""
+    task, n_devices = b.task[shard], len(b.scope)
+    for tensor in range(g.tensor_ptr[task], g.tensor_ptr[task + 1]):
+        slot = b.slot[tensor] + shard - b.shards.ptr[task]
+        for device in range(n_devices):
+            if b.reader[slot * n_devices + device] >= 0:
+                send = b.first[slot] + STAGES * device + SEND
+                link(b.history, edge, send)
+                edge = 2 * send
+    return edge

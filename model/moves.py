@@ -1,0 +1,281 @@
+"""Mappings one move apart: after a change of one layer's shards, the latency of the new mapping.
+
+A full simulation lowers the mapping, makes tasks of it (``model.simulation``) and runs them. Here all of that stays
+(``model.board``) and is patched: programs of the devices that lose or get a shard, messages of the tensors that the
+layer reads and makes, tasks of the segments that are another one then. ``model.delta`` simulates what follows from it.
+The result is that of ``simulation.simulate``, exactly: the same functions tell what a shard needs, how large a message
+is and how long things take, and ties are broken in the same way.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model import delta, history
+from model.arrays import GraphArrays, Ints
+from model.board import (
+    CHANGE,
+    COUNT,
+    DIRTY,
+    KIND,
+    READER,
+    SPENT,
+    TASK,
+    WRITER,
+    Board,
+    empty,
+    insert,
+    link_around,
+    mark,
+    pull_out,
+)
+from model.compiled import inlined, kernel
+from model.costs import CostArrays
+from model.history import Log, link, put, take_out
+from model.lowering import Shards, held_axis, needed, place_ends, touches, widen
+from model.simulation import (
+    ENTER,
+    LEAVE,
+    LONGEST_S,
+    SEND,
+    STAGES,
+    TICK_S,
+    UNCOUNTABLE,
+    enter_ticks,
+    leave_ticks,
+    receive_ticks,
+    send_ticks,
+    ticks,
+)
+from model.spending import seconds_of, share_of, size_of
+from runtime.errors import CleaveError
+
+AT_MOST_S = 1e6
+"""Nothing is counted as longer than this."""
+
+
+def board(
+    g: GraphArrays, c: CostArrays, most: NDArray[np.int64], mapping: Shards, reader: int = -1, writer: int = -1
+) -> Board:
+    """A simulated mapping. most: (T,) shards that a task can get; reader, writer: as in ``Mapping``
+
+    ``CleaveError`` for one that takes too long to be counted in ticks.
+    """
+    made = empty(g, c, np.maximum(most, np.diff(mapping.ptr)), reader, writer)
+    if not _begin(g, c, made, mapping):
+        raise CleaveError(f"the mapping may take more than {LONGEST_S:.0f} s; so much is not simulated")
+    return made
+
+
+@kernel()
+def _begin(g: GraphArrays, c: CostArrays, b: Board, mapping: Shards) -> bool:
+    """All shards are new; whether the mapping can be simulated."""
+    b.note[CHANGE] += 1
+    for task in range(len(g.size)):
+        first = mapping.ptr[task]
+        count = mapping.ptr[task + 1] - first
+        rows = slice(first, first + count)
+        _write(b, task, mapping.kind[task], count, mapping.device[rows], mapping.start[rows], mapping.stop[rows])
+    for task in range(len(g.size)):
+        _place(g, c, b, task)
+    for tensor in range(len(g.tensor_task)):
+        _carry(g, c, b, tensor, True)
+    for k in range(b.note[DIRTY]):
+        link_around(g, b, b.dirty[k])
+    if _countable(b):
+        delta.propose(b.history)
+        history.accept(b.history)
+    return _countable(b)
+
+
+@kernel()
+def propose(
+    g: GraphArrays, c: CostArrays, b: Board, task: int, kind: int, count: int, device: Ints, start: Ints, stop: Ints
+) -> float:
+    """Latency in seconds with other shards of a layer's task: the first ``count`` rows, as ``Shards`` has them.
+
+    Then comes ``accept`` or ``reject``. UNCOUNTABLE where it could be more than ``LONGEST_S``: then only ``reject``.
+    """
+    s = b.shards
+    b.note[TASK], b.note[KIND], b.note[COUNT] = task, s.kind[task], s.end[task] - s.ptr[task]
+    for k in range(b.note[COUNT]):
+        shard = s.ptr[task] + k
+        b.kept[0, k], b.kept[1, k], b.kept[2, k] = s.device[shard], s.start[shard], s.stop[shard]
+    _change(g, c, b, task, kind, count, device, start, stop)
+    if not _countable(b):
+        return UNCOUNTABLE
+    makespan, _ = delta.propose(b.history)
+    return makespan * TICK_S
+
+
+@kernel()
+def accept(b: Board) -> None:
+    """The layer keeps the shards of the last proposal."""
+    history.accept(b.history)
+
+
+@kernel()
+def reject(g: GraphArrays, c: CostArrays, b: Board) -> None:
+    """The layer has its shards back."""
+    _change(g, c, b, b.note[TASK], b.note[KIND], b.note[COUNT], b.kept[0], b.kept[1], b.kept[2])
+    history.forget(b.history)
+
+
+@kernel()
+def _change(
+    g: GraphArrays, c: CostArrays, b: Board, task: int, kind: int, count: int, device: Ints, start: Ints, stop: Ints
+) -> None:
+    """Patch all that hangs on a task's shards; inputs and outputs of the network may go with them."""
+    b.note[DIRTY] = 0
+    b.note[CHANGE] += 1
+    _write(b, task, kind, count, device, start, stop)
+    place_ends(g, b.shards, b.note[READER], b.note[WRITER])
+    b.moved[0], moved = task, 1
+    for end in range(len(g.size) - g.n_layers):
+        other = end if end < g.n_inputs else end + g.n_layers
+        if b.on[b.shards.ptr[other]] != b.shards.device[b.shards.ptr[other]]:
+            b.moved[moved], moved = other, moved + 1
+    for k in range(moved):
+        _place(g, c, b, b.moved[k])
+    for k in range(moved):
+        for edge in range(g.edge_ptr[b.moved[k]], g.edge_ptr[b.moved[k] + 1]):
+            _carry(g, c, b, g.edge_tensor[edge], False)
+    for k in range(moved):
+        for tensor in range(g.tensor_ptr[b.moved[k]], g.tensor_ptr[b.moved[k] + 1]):
+            _carry(g, c, b, tensor, True)
+    for k in range(b.note[DIRTY]):
+        link_around(g, b, b.dirty[k])
+
+
+@inlined
+def _countable(b: Board) -> bool:
+    """As in ``simulation``."""
+    return b.note[SPENT] < LONGEST_S * 1e6
+
+
+@inlined
+def _spend(b: Board, of: Log, k: int, seconds: float) -> None:
+    """A shard or a message costs so much."""
+    more = np.int64(min(seconds, AT_MOST_S) * 1e6 + 1) - of[k]
+    of[k] += more
+    b.note[SPENT] += more
+
+
+@inlined
+def _write(b: Board, task: int, kind: int, count: int, device: Ints, start: Ints, stop: Ints) -> None:
+    """A task has other shards."""
+    s = b.shards
+    for k in range(s.end[task] - s.ptr[task]):
+        s.device[s.ptr[task] + k] = -1
+    s.kind[task], s.end[task] = kind, s.ptr[task] + count
+    for k in range(count):
+        shard = s.ptr[task] + k
+        s.device[shard], s.start[shard], s.stop[shard] = device[k], start[k], stop[k]
+
+
+@kernel()
+def _place(g: GraphArrays, c: CostArrays, b: Board, task: int) -> None:
+    """The shards of a task join the programs of their devices."""
+    s = b.shards
+    for shard in range(s.ptr[task], s.ptr[task + 1]):
+        if b.on[shard] >= 0:
+            b.scope[b.on[shard]] = b.note[CHANGE]
+        if b.on[shard] != s.device[shard]:
+            if b.on[shard] >= 0:
+                pull_out(b, shard)
+            if s.device[shard] >= 0:
+                insert(b, shard, s.device[shard])
+        if b.on[shard] >= 0:
+            b.scope[b.on[shard]] = b.note[CHANGE]
+            seconds = seconds_of(c, task, b.on[shard], share_of(g, s, task, shard))
+            b.work[shard] = ticks(seconds)
+            _spend(b, b.spent, shard, seconds)
+            mark(b, shard)
+        else:
+            _spend(b, b.spent, shard, 0.0)
+
+
+@kernel()
+def _carry(g: GraphArrays, c: CostArrays, b: Board, tensor: int, all_devices: bool) -> None:
+    """Messages with pieces of a tensor, to all devices or to those that this change has to do with."""
+    s, maker, n_devices = b.shards, g.tensor_task[tensor], len(b.scope)
+    for shard in range(s.ptr[maker], s.ptr[maker + 1]):
+        slot = b.slot[tensor] + shard - s.ptr[maker]
+        if s.device[shard] >= 0:
+            _collect(g, b, tensor, shard, all_devices)
+        for device in range(n_devices):
+            if all_devices or b.scope[device] == b.note[CHANGE]:
+                if s.device[shard] >= 0 and b.boxes.high[device, 0] > 0:
+                    size = size_of(g, tensor, b.boxes.low[device], b.boxes.high[device])
+                    _send(c, b, shard, slot, device, size, b.waiting[device])
+                elif b.reader[slot * n_devices + device] >= 0:
+                    _drop(c, b, shard, slot, device)
+
+
+@inlined
+def _collect(g: GraphArrays, b: Board, tensor: int, shard: int, all_devices: bool) -> None:
+    """What devices need of a shard's piece of a tensor, and the first shard there that needs some."""
+    s, here, maker = b.shards, b.shards.device[shard], g.tensor_task[tensor]
+    along = held_axis(s, maker)
+    b.boxes.high[:, 0] = 0
+    for use in range(g.use_ptr[tensor], g.use_ptr[tensor + 1]):
+        task, edge = g.use_task[use], g.use_edge[use]
+        for reader in range(s.ptr[task], s.end[task]):
+            device = s.device[reader]
+            if device != here and (all_devices or b.scope[device] == b.note[CHANGE]):
+                axis, low, high = needed(g, s, edge, task, reader)
+                if touches(s, maker, shard, along, device, axis, low, high):
+                    if b.boxes.high[device, 0] == 0:
+                        b.waiting[device] = reader
+                    widen(g, s, b.boxes, device, tensor, shard, along, axis, low, high)
+
+
+@inlined
+def _send(c: CostArrays, b: Board, shard: int, slot: int, device: int, size: float, reader: int) -> None:
+    """A message to a device, where one shard is the first to wait for it."""
+    h, source, message = b.history, b.shards.device[shard], slot * len(b.scope) + device
+    _spend(b, b.paid, message, 2 * (size / c.bandwidth[source, device] + c.latency[source, device]))
+    first = b.first[slot] + STAGES * device
+    put(h, first + SEND, -1, send_ticks(c, source, size), -1)
+    put(
+        h,
+        first + LEAVE,
+        c.leave[source, device],
+        leave_ticks(c, source, device, size),
+        ticks(c.latency[source, device]),
+    )
+    put(h, first + ENTER, c.enter[source, device], enter_ticks(c, source, device, size), -1)
+    link(h, 2 * (first + SEND) + 1, first + LEAVE)
+    link(h, 2 * (first + LEAVE), first + ENTER)
+    link(h, 2 * (first + ENTER), b.number[reader])
+    if b.reader[message] < 0:
+        b.sends[shard] += 1
+        mark(b, shard)
+    elif b.reader[message] != reader or b.size[message] != size:
+        _wait(c, b, message, device, -1)
+    if b.reader[message] != reader or b.size[message] != size:
+        b.reader[message], b.size[message] = reader, size
+        _wait(c, b, message, device, 1)
+
+
+@inlined
+def _drop(c: CostArrays, b: Board, shard: int, slot: int, device: int) -> None:
+    """There is a message no more."""
+    message, first = slot * len(b.scope) + device, b.first[slot] + STAGES * device
+    _spend(b, b.paid, message, 0.0)
+    for stage in range(STAGES):
+        take_out(b.history, first + stage)
+    b.sends[shard] -= 1
+    mark(b, shard)
+    _wait(c, b, message, device, -1)
+    b.reader[message] = -1
+
+
+@inlined
+def _wait(c: CostArrays, b: Board, message: int, device: int, by: int) -> None:
+    """A shard waits for a message more (1), or less (-1)."""
+    reader = b.reader[message]
+    b.waits[reader] += by
+    b.receives[reader] += by * receive_ticks(c, device, b.size[message])
+    mark(b, reader)

@@ -1,0 +1,141 @@
+"""Moves of single layers against lowering and simulating all of the mapping that comes of them."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model import moves, simulation, spending
+from model.arrays import GraphArrays, arrays
+from model.costs import CostArrays, costs
+from model.graph import Graph
+from model.lowering import Shards, lowered, room, shards_of
+from model.mapping import Mapping, Shard
+from runtime.errors import CleaveError
+from tests.tiny_cnn import branches, examples, graph_of, platform, random_mapping, six_layers
+
+DEVICES = 4
+
+
+def some_costs(draw: random.Random, graph: Graph, g: GraphArrays) -> CostArrays:
+    """Costs of hosts of all sorts: some where everything takes a whole number of microseconds, so much at once."""
+    c = costs(graph, g, platform(DEVICES, ", bandwidth=1Mbit/s"))
+    rng = np.random.default_rng(draw.randrange(2**32))
+    if draw.random() < 0.5:
+        return c._replace(
+            time_s=c.time_s * rng.uniform(0.1, 10, DEVICES),
+            overhead_s=c.overhead_s * 0 + 1e-6 * rng.integers(0, 3, c.overhead_s.shape),
+            send=rng.uniform(0, 1e-5, (DEVICES, 2)),
+            receive=rng.uniform(0, 1e-5, (DEVICES, 2)),
+            gap=rng.uniform(0, 1e-4, DEVICES),
+            latency=rng.uniform(0, 1e-3, (DEVICES, DEVICES)),
+        )
+    return c._replace(
+        time_s=c.time_s * 0,
+        overhead_s=1e-6 * rng.integers(0, 3, c.overhead_s.shape),
+        send=1e-6 * np.array([[1, 0]] * DEVICES) * rng.integers(0, 2),
+        receive=1e-6 * np.array([[1, 0]] * DEVICES) * rng.integers(0, 2),
+        gap=1e-6 * rng.integers(0, 3, DEVICES),
+        latency=1e-6 * rng.integers(0, 3, (DEVICES, DEVICES)),
+        rate=np.full((DEVICES, DEVICES), 1e12),
+        bandwidth=np.full((DEVICES, DEVICES), 1e12),
+    )
+
+
+def latency(g: GraphArrays, c: CostArrays, s: Shards) -> float:
+    """All of it: lowered, made tasks of, simulated."""
+    r = room(g, np.diff(s.ptr).astype(np.int64), DEVICES)
+    m = lowered(g, s, DEVICES)
+    return float(simulation.simulate(g, s, m, c, spending.ledger(r), simulation.stage(r, c, 1)))
+
+
+def rows_of(s: Shards, task: int) -> tuple[np.ndarray, ...]:
+    rows = slice(s.ptr[task], s.ptr[task + 1])
+    return s.device[rows], s.start[rows], s.stop[rows]
+
+
+class Searching:
+    """A local search that takes layers of random mappings, one at a time."""
+
+    def __init__(self, seed: int, graph: Graph) -> None:
+        self.draw, self.graph, self.g = random.Random(seed), graph, arrays(graph)
+        self.c = some_costs(self.draw, graph, self.g)
+        self.ends = {"reader": self.draw.randrange(-1, DEVICES), "writer": self.draw.randrange(-1, DEVICES)}
+        self.layers: list[list[Shard]] = self.other()
+        most = np.full(len(self.g.size), 8, dtype=np.int64)
+        self.b = moves.board(self.g, self.c, most, self.shards(self.layers), *self.ends.values())
+
+    def other(self) -> list[list[Shard]]:
+        return random_mapping(self.draw, self.graph, DEVICES, tiles=True).by_layer(self.g.n_layers)
+
+    def shards(self, layers: list[list[Shard]]) -> Shards:
+        return shards_of(self.g, Mapping.of([s for row in layers for s in row], *self.ends.values()))
+
+    def step(self) -> None:
+        """Propose a move, compare, accept or reject it."""
+        layer = self.draw.randrange(self.g.n_layers)
+        layers = [*self.layers]
+        layers[layer] = self.other()[layer]
+        s, task = self.shards(layers), self.g.n_inputs + layer
+        device, start, stop = rows_of(s, task)
+        got = moves.propose(self.g, self.c, self.b, task, s.kind[task], len(device), device, start, stop)
+        assert got == latency(self.g, self.c, s)
+        if self.draw.random() < 0.5:
+            moves.accept(self.b)
+            self.layers = layers
+        else:
+            moves.reject(self.g, self.c, self.b)
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> list[Graph]:
+    folder: Path = tmp_path_factory.mktemp("moves")
+    return [graph_of(folder, six_layers()), graph_of(folder, branches())]
+
+
+@examples(40)
+@given(seed=st.integers(0, 2**32), which=st.integers(0, 1))
+def test_any_move_of_a_layer_gives_the_latency_of_a_full_simulation(graphs: list[Graph], seed: int, which: int) -> None:
+    search = Searching(seed, graphs[which])
+    for _ in range(40):
+        search.step()
+
+
+def a_move(search: Searching, devices: list[int]) -> list[float]:
+    """Latencies with the first layer on each of some devices, every one rejected."""
+    s = search.shards(search.layers)
+    task = search.g.n_inputs
+    whole = (np.zeros(1, np.int32), np.full(1, s.stop[s.ptr[task + 1] - 1], np.int32))
+    found = []
+    for device in devices:
+        found.append(
+            moves.propose(search.g, search.c, search.b, task, 1, 1, np.full(1, device, np.int32), *whole),
+        )
+        moves.reject(search.g, search.c, search.b)
+    return found
+
+
+def test_a_rejected_move_leaves_nothing_behind(graphs: list[Graph]) -> None:
+    search = Searching(5, graphs[1])
+    first = a_move(search, [0, 1, 2, 3])
+    assert a_move(search, [3, 2, 1, 0]) == first[::-1]
+    assert len({*first}) > 1
+
+
+def test_a_move_that_takes_too_long_to_be_counted_is_not_simulated_and_can_be_rejected(graphs: list[Graph]) -> None:
+    search = Searching(5, graphs[1])
+    usual = a_move(search, [0, 1])
+    search.c.overhead_s[search.g.n_inputs, 3] = 1e18
+    assert a_move(search, [0, 3, 1]) == [usual[0], simulation.UNCOUNTABLE, usual[1]]
+
+
+def test_a_mapping_that_takes_too_long_to_be_counted_is_refused(graphs: list[Graph]) -> None:
+    search = Searching(5, graphs[0])
+    search.c.overhead_s[:] = 1e18
+    with pytest.raises(CleaveError, match="not simulated"):
+        moves.board(search.g, search.c, np.full(len(search.g.size), 4), search.shards(search.layers))
