@@ -29,6 +29,8 @@ OWN_KEY, EXISTING = TRUSTS = ("key", "existing")
 """How the other hosts let the head host in: by a key of this run alone, or as they do anyway."""
 ASK_S = 10.0
 """For a guard to say what it saw of a run that failed."""
+SETTLE_S = 0.5
+"""Until a connection notices that not only the guard is gone."""
 LATE_S = 40.0
 """Past the time of a run, until it is given up though mpirun does not end."""
 FRAMES, OUTPUT, REPORT = "frames.npz", "output.npz", "report.json"
@@ -94,8 +96,15 @@ class Session:
         return seen, silent
 
     def _lost(self, hosts: Sequence[str]) -> DeployError:
-        ranks = {host: ranks_on(self._plan, host) for host in hosts}
-        return DeployError({host: [f"was lost during the run ({ranks[host]}): {LOOK}"] for host in hosts})
+        """Hosts that are gone, or where only the guard is."""
+        failures = {}
+        time.sleep(SETTLE_S)
+        for host in hosts:
+            post = self._posts[host]
+            there = post.site.connection.alive and post.talk.ready()
+            what, do = ("its guard was ended", "is its memory full? run it again") if there else ("was lost", LOOK)
+            failures[host] = [f"{what} during the run ({ranks_on(self._plan, host)}): {do}"]
+        return DeployError(dict(failures))
 
     def _mend(self) -> str:
         """What to do where the other hosts do not let the head host in."""

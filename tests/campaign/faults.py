@@ -250,10 +250,12 @@ def run(box: Box, fault: Fault) -> Row:
 
 
 def markdown(rows: list[Row]) -> str:
-    """The table of docs/faults.md."""
+    """The table of docs/faults.md; of a command that ends well, the lines that the fault is about."""
     lines = ["| fault | what was printed | ended after | left on the hosts |", "|---|---|---|---|"]
     for row in rows:
-        text = "<br>".join(line.replace("|", "\\|") for line in row.ended.text.splitlines()) or "(nothing: it is dead)"
+        said = row.ended.text.splitlines()
+        said = [line for line in said if row.ended.code or any(name in line for name in row.fault.names[1:])]
+        text = "<br>".join(line.replace("|", "\\|") for line in said) or "(nothing: it is dead)"
         left = ", ".join(row.left) or ("nothing" if row.clean_s < 2 else f"nothing, {row.clean_s:.0f} s later")
         lines.append(f"| {row.fault.title} | {text} | {row.ended.time_s:.0f} s | {left} |")
     return "\n".join(lines) + "\n"

@@ -26,6 +26,8 @@ def box(testbed: Cluster, tmp_path: Path) -> Iterator[Box]:
         yield found
     finally:
         found.mend()
+        for host in testbed.hosts:  # as it was for the tests that follow
+            testbed.said(host, "rm -rf .cleave/bundles")
     assert found.settled(Ended(0, "", 0.0, time.monotonic()))[0] == []
 
 
@@ -46,7 +48,7 @@ def test_a_cable_that_is_pulled_during_a_run(box: Box) -> None:
 def test_a_guard_that_is_killed_ends_the_run_and_another_one_clears_away(box: Box) -> None:
     ended = box.running(*LONG).struck(lambda: box.kill(box.guards("pi1")))
     assert ended.code == 2
-    assert ended.text.startswith("error: pi1: was lost during the run (rank 1 ran there)")
+    assert ended.text.startswith("error: pi1: its guard was ended during the run (rank 1 ran there)")
 
 
 def test_a_disk_that_fills_up_during_a_run(box: Box) -> None:

@@ -126,8 +126,8 @@ def test_a_dry_run_looks_and_sends_nothing(testbed: Cluster, four: Path) -> None
 @pytest.mark.cluster
 def test_hosts_that_do_not_trust_one_another_say_so(testbed: Cluster, four: Path, clean: Callable[[], None]) -> None:
     said = refused("bench", four, *words(testbed, "--trust", "existing"))
-    assert said.sentences[-1].startswith("pi0: may not start ranks on another host (cleave@198.")
-    assert said.sentences[-1].endswith("use --trust key, or let the key of that host in on the others")
+    assert said.sentences[0].startswith("pi0: may not start ranks on another host (cleave@198.")
+    assert said.sentences[0].endswith("use --trust key, or let the key of that host in on the others")
 
 
 @pytest.mark.cluster
@@ -170,7 +170,7 @@ def test_a_rank_that_is_killed_ends_the_run(testbed: Cluster, four: Path, clean:
     os.kill(rank(testbed, "pi1")[0], signal.SIGKILL)
     said = process.communicate(timeout=40)[1].decode()
     assert process.returncode == 2
-    assert said == "error: pi1: rank 1 was killed (SIGKILL) by somebody there, not for want of memory: run it again\n"
+    assert said.startswith("error: pi1: rank 1 was killed (SIGKILL) by somebody there, not for want of memory: run it")
     assert time.monotonic() - begin < 15
 
 
