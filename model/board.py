@@ -43,6 +43,7 @@ class Board(NamedTuple):
     scope: (D,) changes in which a device's messages were looked at last
     dirty, marked: (S,) shards of which something has changed in this change, and the last change they had
     moved:  (ends + 1,) tasks whose shards have moved: the layer's, inputs and outputs of the network
+    linked, behind: (S,) the last change in which the segment that begins with a shard was linked, and the next one
     kept: (3, most) device, start, stop of the shards before the last proposal
     note: (8,) numbers
     """
@@ -70,6 +71,8 @@ class Board(NamedTuple):
     dirty: Ints
     marked: Ints
     moved: Ints
+    linked: Ints
+    behind: Ints
     kept: Ints
     note: Log
     history: History
@@ -114,6 +117,8 @@ def empty(g: GraphArrays, c: CostArrays, most: NDArray[np.int64], reader: int, w
         dirty=np.zeros(len(task), i),
         marked=np.zeros(len(task), i),
         moved=np.zeros(len(most) - g.n_layers + 1, i),
+        linked=np.zeros(len(task), i),
+        behind=np.zeros(len(task), i),
         kept=np.zeros((3, most.max()), i),
         note=np.array([reader, writer, 0, 0, 0, 0, 0, 0], np.int64),
         history=history.history(_no_tasks(int(width[task].sum()), c.links), 0),
@@ -147,13 +152,24 @@ def mark(b: Board, shard: int) -> None:
 @inlined
 def insert(b: Board, shard: int, device: int) -> None:
     """A shard joins a program: those are in the order of the shards."""
-    before = shard - 1
-    while before >= 0 and b.on[before] != device:
-        before -= 1
+    before = _last_on(b, device, shard)
     after = b.begin[device] if before < 0 else b.after[before]
     b.on[shard] = device
     _follow(b, device, before, shard)
     _follow(b, device, shard, after)
+
+
+@kernel()
+def _last_on(b: Board, device: int, shard: int) -> int:
+    """The last shard before another one that is on a device; -1: there is none."""
+    task = b.task[shard]
+    before = shard - 1
+    while before >= 0 and b.on[before] != device:
+        before -= 1
+        if before < b.shards.ptr[task]:
+            task -= 1
+            before = b.shards.end[task] - 1 if task >= 0 else -1
+    return before
 
 
 @inlined
@@ -189,7 +205,9 @@ def link_around(g: GraphArrays, b: Board, shard: int) -> None:
         while not _begins(b, head):
             head = b.before[head]
         while 0 <= head <= last:
-            head = _link_segment(g, b, head)
+            if b.linked[head] != b.note[CHANGE]:
+                b.linked[head], b.behind[head] = b.note[CHANGE], _link_segment(g, b, head)
+            head = b.behind[head]
 
 
 @inlined

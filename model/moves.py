@@ -202,6 +202,8 @@ def _carry(g: GraphArrays, c: CostArrays, b: Board, tensor: int, all_devices: bo
     s, maker, n_devices = b.shards, g.tensor_task[tensor], len(b.scope)
     for shard in range(s.ptr[maker], s.ptr[maker + 1]):
         slot = b.slot[tensor] + shard - s.ptr[maker]
+        if s.device[shard] < 0 and b.sends[shard] == 0:
+            continue
         if s.device[shard] >= 0:
             _collect(g, b, tensor, shard, all_devices)
         for device in range(n_devices):
