@@ -105,7 +105,7 @@ def test_a_host_sees_neither_files_nor_processes_nor_interfaces_of_others(testbe
     assert not [word for word in seen.split() if re.fullmatch("(veth|cleave|port)[0-9]+", word)]
     assert "mine" in testbed.said(first, "ls")
     assert not Path("/dev/shm/mine").exists()
-    testbed.said(first, "pkill sleep; rm mine")
+    testbed.said(first, "pkill sleep; rm mine /dev/shm/mine /run/mine")
 
 
 def test_paramiko_logs_in_with_what_the_folder_holds_and_copies_files(testbed: Cluster) -> None:
