@@ -1,7 +1,7 @@
 # `make check` is what CI runs. PYTHON: the interpreter of the virtual environment.
 PYTHON ?= $(if $(wildcard .venv/bin/python),.venv/bin/python,python3)
 
-.PHONY: check lint types test format golden clean
+.PHONY: check lint types test slow format golden clean
 
 check: lint types test
 
@@ -13,7 +13,10 @@ types:
 	$(PYTHON) -m mypy
 
 test:
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -m "not slow"
+
+slow:
+	$(PYTHON) -m pytest -m slow
 
 format:
 	$(PYTHON) -m ruff format .

@@ -37,6 +37,7 @@ def test_memory_that_runs_out_is_told_from_a_kill_and_from_the_network(box: Box)
     assert ended.text.startswith("error: pi1: rank 1 was killed by the kernel since memory ran out (")
 
 
+@pytest.mark.slow
 def test_a_cable_that_is_pulled_during_a_run(box: Box) -> None:
     ended = box.running(*LONG).struck(lambda: box.unplug("pi1"))
     assert ended.code == 2
@@ -45,6 +46,7 @@ def test_a_cable_that_is_pulled_during_a_run(box: Box) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_guard_that_is_killed_ends_the_run_and_another_one_clears_away(box: Box) -> None:
     ended = box.running(*LONG).struck(lambda: box.kill(box.guards("pi1")))
     assert ended.code == 2
@@ -60,6 +62,7 @@ def test_a_disk_that_fills_up_during_a_run(box: Box) -> None:
     assert "rank 0" in ended.text
 
 
+@pytest.mark.slow
 def test_a_rank_that_hangs_is_told_from_those_that_wait_for_it(box: Box) -> None:
     ended = box.start("bench", box.stopping("rank_01.py"), *LONG, "--timeout", 15).ended()
     assert ended.text.startswith("error: the ranks were not done after 15 s and were ended\n")
