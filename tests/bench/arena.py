@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dse.inputs import cnn_path
-from runtime.loop import peak_bytes
+from runtime.memory import peak_bytes
 from runtime.segment import CPU, open_session
 
 WAYS = {"both": (True, True), "arena": (True, False), "neither": (False, False)}

@@ -29,7 +29,7 @@ from model import boxes
 from model.load import load
 from model.mapping import Mapping, Shard, extent
 from model.platform import Platform
-from runtime.loop import peak_bytes
+from runtime.memory import peak_bytes
 cluster = Platform.parse("\\n".join(f"n{i}, slots=0" for i in range(8)), "eight.txt")
 def cut(file, out):
     graph = load(Path(file))

@@ -208,7 +208,7 @@ def test_a_segment_that_is_missing_is_named(tmp_path: Path) -> None:
         ('"relu/1[:,0:5]"', '"relu"', "(opening rank01/segment000.onnx): has no output 'relu'"),
         ('"float32"', '"complex64"', "(starting): a C++ program knows no elements of type complex64"),
         ("CPUExecutionProvider", "X", "(opening rank01/segment000.onnx): no X in a C++ program, which computes on the processor"),  # noqa: E501
-        ("{1, 3, 6, 6}", "{1, 3, 6, 7}", "(wait relu/1[:,5:8]): expected a message of 504 bytes, got 432"),
+        ("{1, 3, 6, 6}", "{1, 3, 6, 7}", "(wait relu/1[:,5:8]): expected a message of 504 bytes, got 432: its bundle is not that of the others; generate it again"),  # noqa: E501
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_said(old: str, new: str, sentence: str, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.tiny_cnn import network, node, save, weight
 
 HELD = """
 import sys, numpy as np
-from runtime.loop import peak_bytes
+from runtime.memory import peak_bytes
 from runtime.segment import CPU, open_session
 sessions = [open_session(sys.argv[1], CPU, 1, sys.argv[2] == "on") for _ in range(int(sys.argv[3]))]
 for session in sessions:

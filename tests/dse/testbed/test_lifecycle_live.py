@@ -164,6 +164,7 @@ def test_a_server_that_never_answers_is_told_with_its_last_words(two: Path, monk
     assert traces(two.parent) == before
 
 
+@pytest.mark.slow
 def test_after_an_up_that_was_killed_anywhere_down_removes_all(two: Path) -> None:
     before, out = traces(two.parent), two.parent / "box"
     changes = dying.up(two, out, NAME, before=0)
@@ -176,6 +177,7 @@ def test_after_an_up_that_was_killed_anywhere_down_removes_all(two: Path) -> Non
         assert traces(two.parent) == before, number
 
 
+@pytest.mark.slow
 def test_after_a_down_that_was_killed_anywhere_another_one_removes_the_rest(two: Path) -> None:
     before = traces(two.parent)
     assert put_up(two).code == 0
