@@ -13,6 +13,7 @@ from model.compiled import on_all_cores, released
 from model.costs import CostArrays
 from model.lowering import Room, lower, messages, room
 from model.spending import ENERGY, MEMORY
+from runtime.bench import FRAMES, WARMUP
 
 OBJECTIVES = ("latency_s", "energy_j", "memory_bytes", "period_s")
 """Columns of the scores, all minimised: one frame, largest of a device, largest of a device, steady pipeline."""
@@ -20,8 +21,8 @@ OBJECTIVES = ("latency_s", "energy_j", "memory_bytes", "period_s")
 ANALYTICAL, SIMULATOR, BOTH = EVALUATORS = ("analytical", "simulator", "both")
 """Whose latency and period: ``model.pricing``, ``model.simulation``, or in a search the one's and then the other's.
 The rest is the same but for waits at joins."""
-FRAMES, WARMUP = 24, 4
-"""Of the stream whose period is simulated: those that ``dse bench`` measures."""
+STREAM = WARMUP + FRAMES
+"""Frames of the stream whose period is simulated: those that ``dse bench`` runs."""
 
 CHUNK = 32
 """Individuals that share one thread's working memory."""
@@ -45,7 +46,7 @@ def evaluate(
     genes = np.ascontiguousarray(genes, dtype=np.int32)
     scores, excess = np.empty((len(genes), len(OBJECTIVES))), np.empty(len(genes))
     size = room(chromosome.g, chromosome.most, chromosome.coding.devices)
-    frames = 0 if evaluator == ANALYTICAL else FRAMES if period else 1
+    frames = 0 if evaluator == ANALYTICAL else STREAM if period else 1
     known = (chromosome.g, chromosome.coding, costs, chromosome.most, size, frames, genes, scores, excess)
     on_all_cores(lambda first, last: _evaluate(*known, first, last), len(genes), CHUNK)
     return scores, excess

@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import prange
 
 from model.arrays import Ints
-from model.compiled import allocating, inlined, kernel
+from model.compiled import allocating, inlined, kernel, on_all_cores, released
 from model.events import Rules, Times, simulate, state
 from model.placement import Bytes, Moves, Work, lower, room
 
@@ -44,23 +43,26 @@ def evaluate(work: Work, placements: Ints, rules: Rules, frames: int = 1, memory
     placements = np.ascontiguousarray(placements, dtype=np.int32)
     times = np.empty(len(placements), dtype=work.time.dtype)
     peaks = np.empty((len(placements) if memory else 0, len(work.channel)), dtype=np.int64)
-    _evaluate(work, placements, rules, frames, times, peaks)
+    known = (work, placements, rules, frames, times, peaks)
+    on_all_cores(lambda first, last: _evaluate(*known, first, last), len(placements), CHUNK)
     return times, peaks
 
 
-@allocating(parallel=True)
-def _evaluate(work: Work, placements: Ints, rules: Rules, frames: int, times: Times, peaks: Bytes) -> None:
-    for chunk in prange((len(placements) + CHUNK - 1) // CHUNK):
-        tasks, moves = room(work)
-        desk = state(frames * len(tasks.lag), len(tasks.lanes), frames, work.time[0, 0, 0] * 0)
-        lies = usage(work, frames)
-        for i in range(chunk * CHUNK, min(len(placements), (chunk + 1) * CHUNK)):
-            n = lower(work, placements[i], tasks, moves)
-            ended = simulate(tasks, n, frames, rules, desk)
-            times[i] = desk.stop[desk.order[ended - 1]]
-            if len(peaks):
-                walk(work, placements[i], moves, desk.order[:ended], n, lies)
-                peaks[i] = lies.peak
+@released()
+def _evaluate(
+    work: Work, placements: Ints, rules: Rules, frames: int, times: Times, peaks: Bytes, first: int, last: int
+) -> None:
+    """Placements ``first`` to ``last``."""
+    tasks, moves = room(work)
+    desk = state(frames * len(tasks.lag), len(tasks.lanes), frames, work.time[0, 0, 0] * 0)
+    lies = usage(work, frames)
+    for i in range(first, last):
+        n = lower(work, placements[i], tasks, moves)
+        ended = simulate(tasks, n, frames, rules, desk)
+        times[i] = desk.stop[desk.order[ended - 1]]
+        if len(peaks):
+            walk(work, placements[i], moves, desk.order[:ended], n, lies)
+            peaks[i] = lies.peak
 
 
 @allocating()

@@ -74,7 +74,10 @@ def _transfer(s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Desk, messa
 
 @kernel()
 def busiest(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Desk) -> float:
-    """Seconds a frame of the busiest device or link: no steady pipeline is faster."""
+    """Seconds a frame of the busiest device or link.
+
+    A device counts as busy while it communicates, too, so a pipeline that computes meanwhile can be faster.
+    """
     w.link[:] = 0
     for message in range(m.out_ptr[s.ptr[len(g.size)]]):
         source, target = s.device[m.shard[message]], m.device[message]

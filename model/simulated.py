@@ -219,7 +219,7 @@ class Times(NamedTuple):
 
 
 def play(case: Case, frames: int, warmup: int) -> Times:
-    """Simulate a mapping that is lowered. Its ledger is filled; the period of one frame is its bound."""
+    """Simulate a mapping that is lowered. Its ledger is filled; the period of one frame is the analytical one."""
     on = (case.g, case.shards, case.messages, case.costs, case.ledger)
     alone = simulation.stage(case.size, case.costs, 1)
     latency = simulation.simulate(*on, alone)

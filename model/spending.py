@@ -99,12 +99,12 @@ def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, s
     out.account[device, ENERGY] += seconds * c.power_w[task, device]
     out.account[device, WEIGHTS] += c.cut_bytes[task, kind] * share + c.kept_bytes[task, kind]
     for tensor in range(g.tensor_ptr[task], g.tensor_ptr[task + 1]):
-        out.alive[device] += g.tensor_bytes[tensor] * _made(s, kind, share)
+        out.alive[device] += g.tensor_bytes[tensor] * _made(kind, share)
     out.account[device, ACTIVATIONS] = max(out.account[device, ACTIVATIONS], out.alive[device])
 
 
 @inlined
-def _made(s: Shards, kind: int, share: float) -> float:
+def _made(kind: int, share: float) -> float:
     """The part of an output that a shard makes: all of it, where shards make partial sums."""
     return 1.0 if kind == boxes.PARTIAL else share
 
@@ -150,7 +150,7 @@ def _free(g: GraphArrays, s: Shards, m: Messages, out: Ledger, tensor: int, task
     slot = m.slot_ptr[tensor] - s.ptr[maker]
     for shard in range(s.ptr[maker], s.ptr[maker + 1]):
         if m.last_use[slot + shard] == task:
-            out.alive[s.device[shard]] -= g.tensor_bytes[tensor] * _made(s, kind, share_of(g, s, maker, shard))
+            out.alive[s.device[shard]] -= g.tensor_bytes[tensor] * _made(kind, share_of(g, s, maker, shard))
 
 
 @inlined
