@@ -24,8 +24,8 @@ The rest is the same but for waits at joins."""
 STREAM = WARMUP + FRAMES
 """Frames of the stream whose period is simulated: those that ``dse bench`` runs."""
 
-CHUNK = 32
-"""Individuals that share one thread's working memory."""
+CHUNK = 256
+"""Individuals that share one thread's working memory, at most."""
 
 
 def evaluate(

@@ -49,11 +49,12 @@ released: Callable[..., Any] = partial(_njit, cache=True, nogil=True)
 """Compile a function that makes arrays and lets other threads run meanwhile, for ``on_all_cores``."""
 
 
-def on_all_cores(work: Callable[[int, int], object], count: int, chunk: int) -> None:
-    """Call ``work(first, last)`` for all of ``0..count``, so many at a time, on as many threads as numba would use.
+def on_all_cores(work: Callable[[int, int], object], count: int, most: int) -> None:
+    """Call ``work(first, last)`` for all of ``0..count``, at most so many at a time, on as many threads as numba would.
 
     Plain threads: numba's own loops compile all they call once more, which took a quarter of the time.
     """
-    with ThreadPoolExecutor(numba.get_num_threads()) as threads:
-        starts = range(0, count, chunk)
-        list(threads.map(lambda first: work(first, min(first + chunk, count)), starts))
+    threads = numba.get_num_threads()
+    chunk = max(1, min(most, -(-count // threads)))
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(lambda first: work(first, min(first + chunk, count)), range(0, count, chunk)))

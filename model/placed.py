@@ -16,8 +16,8 @@ from model.compiled import allocating, inlined, kernel, on_all_cores, released
 from model.events import Rules, Times, simulate, state
 from model.placement import Bytes, Moves, Work, lower, room
 
-CHUNK = 64
-"""Placements that share one thread's working memory."""
+CHUNK = 1024
+"""Placements that share one thread's working memory, at most."""
 
 
 class Usage(NamedTuple):
