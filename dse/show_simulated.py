@@ -46,8 +46,8 @@ WORDS = {
 }
 MORE = {
     SPEED: ("1 % more speed of {}", "all devices", "+{:.3g} GFLOP/s", 1e-9),
-    BANDWIDTH: ("1 % more bandwidth of {}'s link", "every host", "+{:.3g} Mbit/s", 8e-6),
-    LATENCY: ("1 % less latency of {}'s link", "every host", "-{:.3g} us", 1e6),
+    BANDWIDTH: ("1 % more bandwidth of {}", "all links", "+{:.3g} Mbit/s", 8e-6),
+    LATENCY: ("1 % less latency of {}", "all links", "-{:.3g} us", 1e6),
     COPIES: ("1 % faster copies within {}", "every host", "+{:.3g} Mbit/s", 8e-6),
 }
 """What there is more of, the words for all of them, how much, and the factor from SI."""
@@ -240,7 +240,8 @@ def _gains(console: Console, look: Look) -> None:
 
 def _words(gain: Gain) -> tuple[str, str]:
     words, everything, amount, factor = MORE[gain.what]
-    where = everything if gain.where == ALL else gain.where
+    one = f"the link {gain.where}" if gain.what in (BANDWIDTH, LATENCY) else gain.where
+    where = everything if gain.where == ALL else one
     return words.format(where), "" if gain.amount is None else amount.format(gain.amount * factor)
 
 

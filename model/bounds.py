@@ -12,7 +12,7 @@ from model.critical import Stretch
 from model.platform import Platform
 from model.script import Script
 from model.simulated import SEGMENT, Events, play
-from model.simulation import SEND, TICK_S
+from model.simulation import ENTER, LEAVE, SEND, TICK_S
 
 COMPUTE, RECEIVE, HAND_OVER, TRANSFER, LATENCY = "compute", "receive", "hand over", "transfer", "latency"
 """Categories of what is on a critical path: three that take a device, two of messages on links."""
@@ -61,8 +61,14 @@ def _parts(script: Script, platform: Platform, names: list[str], e: Events, stre
         category = COMPUTE if kind == SEGMENT else HAND_OVER
         yield Held(category, where, what, frame, stretch.start + first, ticks - first)
     elif ticks:
-        where, category = names[int(e.stage.tasks.resource[task])], LATENCY if stretch.lag else TRANSFER
+        where, category = names[_link(e, task)], LATENCY if stretch.lag else TRANSFER
         yield Held(category, where, _message(script, e, task), frame, stretch.start, ticks)
+
+
+def _link(e: Events, task: int) -> int:
+    """The link that a message is on: where it enters by the one that it left by, the task that enters names none."""
+    resource = e.stage.tasks.resource
+    return int(resource[task] if resource[task] >= 0 else resource[task + LEAVE - ENTER])
 
 
 def _segment(script: Script, task: int) -> str:
@@ -93,9 +99,9 @@ def shares(parts: list[Held]) -> list[tuple[str, str, int]]:
 class Gain:
     """What 1 % more of something buys.
 
-    what: SPEED of a device, or of a host BANDWIDTH or LATENCY (less of it) of its link, or COPIES between its devices
-    where: the device or host, or ``ALL`` that take part
-    amount: 1 % of it: FLOP/s, bytes/s or seconds; None: of all together
+    what: SPEED of a device, BANDWIDTH or LATENCY (less of it) of a host's link or a medium, COPIES within a host
+    where: the device, host or medium, or ``ALL`` that take part
+    amount: 1 % of it: FLOP/s, bytes/s or seconds; None: of several that have not the same
     latency_s, period_s: by how much they change; less than 0 is faster
     """
 
@@ -130,23 +136,31 @@ def _devices(script: Script, platform: Platform) -> Iterator[Better]:
 
 
 def _links(script: Script, platform: Platform) -> Iterator[Better]:
-    """Each host with 1 % more of what its messages take."""
-    alone, hosts = script.found.alone, len(platform.hosts)
-    resource = alone.stage.tasks.resource[: alone.n]
-    used = set(resource[resource >= 0] % (len(links(platform)[2]) // 2))  # both ways
-    cards = [h for h in range(hosts) if h in used]
-    copiers = sorted({device.host for d, device in enumerate(platform.devices) if hosts + d in used})
-    for what, field, factor, of in (
+    """Each link between hosts, and each host's own devices, with 1 % more of what messages take."""
+    cards, copiers = _talking(script, platform)
+    for what, field, factor, groups in (
         (BANDWIDTH, "bandwidth_bytes_per_s", 1 + MORE, cards),
         (LATENCY, "latency_s", 1 / (1 + MORE), cards),
         (COPIES, "copy_bandwidth_bytes_per_s", 1 + MORE, copiers),
     ):
-        for h in of:
-            value = getattr(platform.hosts[h], field)
-            better = _with(script.case.costs, platform, [h], field, factor)
-            yield what, platform.hosts[h].name, abs(value * factor - value), better
-        if len(of) > 1:
-            yield what, ALL, None, _with(script.case.costs, platform, of, field, factor)
+        for where, of in groups.items():
+            more = {abs(value * factor - value) for value in (getattr(platform.hosts[h], field) for h in of)}
+            amount = more.pop() if len(more) == 1 else None
+            yield what, where, amount, _with(script.case.costs, platform, of, field, factor)
+        if len(groups) > 1:
+            everywhere = [h for of in groups.values() for h in of]
+            yield what, ALL, None, _with(script.case.costs, platform, everywhere, field, factor)
+
+
+def _talking(script: Script, platform: Platform) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+    """Hosts that have messages for other ones, by what links them, and hosts whose devices have for one another."""
+    m, host = script.case.messages, np.array([device.host for device in platform.devices])
+    source = host[script.case.shards.device[m.shard[: script.case.sent]]]
+    target = host[m.device[: script.case.sent]]
+    cards: dict[str, list[int]] = {}
+    for h in np.union1d(source[source != target], target[source != target]).tolist():
+        cards.setdefault(platform.hosts[h].link, []).append(h)
+    return cards, {platform.hosts[h].name: [h] for h in np.unique(source[source == target]).tolist()}
 
 
 def _flops(script: Script, device: int) -> float:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from model import boxes, coefficients
 from model.arrays import GraphArrays
 from model.graph import Graph
-from model.platform import Platform
+from model.platform import Host, Platform
 from runtime.errors import CleaveError
 
 Floats = NDArray[np.float64]
@@ -21,8 +21,9 @@ class CostArrays(NamedTuple):
 
     time_s, overhead_s, power_w: (T, D) of a whole task: part that shrinks with the shard, fixed part, watts
     cut_bytes, kept_bytes: (T, KINDS) weights that a kind of split divides among the shards, and that each has whole
-    bandwidth, latency: (D, D) bytes/s and seconds; rate: (D, D) bytes/s of the sender's own link
-    leave, enter: (D, D) which link a message occupies on the sender's and the receiver's side; links: how many
+    bandwidth, latency: (D, D) bytes/s and seconds; rate: (D, D) bytes/s at which a message leaves
+    leave, enter: (D, D) which link a message occupies on the sender's and the receiver's side, enter -1 where that is
+                  the same one, which it occupies once; links: how many
     send, receive: (D, 2) seconds of a device for a message, and for a byte of it
     gap: (D,) seconds of a device's link for a message
     memory: (D, 4) resident bytes a byte of weights, activations, buffers; bias in bytes
@@ -84,21 +85,39 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
 def links(platform: Platform) -> tuple[NDArray[np.int32], NDArray[np.int32], list[str]]:
     """What messages occupy: ``(D, D)`` on the sender's and on the receiver's side, and the links' names.
 
-    Between hosts: a direction of each host's network card. On one host: the copy engine of either device.
+    Between hosts: a direction of each host's network card, or of the medium that it shares, or all of it where that is
+    half duplex. On one host: the copy engine of either device. A message that leaves and enters by one link is there
+    once: its receiver's side is -1.
     """
-    hosts = np.array([d.host for d in platform.devices])
-    own = len(platform.hosts) + np.arange(len(hosts))
-    card = np.where(hosts[:, None] == hosts, own[:, None], hosts[:, None])
-    names = [*[host.name for host in platform.hosts], *[f"{device.name} copy" for device in platform.devices]]
-    both = [*[f"{name} out" for name in names], *[f"{name} in" for name in names]]
-    return card.astype(np.int32), (card.T + len(names)).astype(np.int32), both
+    hosts, own = np.array([d.host for d in platform.devices]), np.arange(len(platform.devices))
+    cards = {host.link: host for host in platform.hosts}
+    names = [*map(_names, cards.values()), *([f"{d.name} copy out", f"{d.name} copy in"] for d in platform.devices)]
+    last = np.cumsum([len(of) for of in names]) - 1
+    first = last + 1 - [len(of) for of in names]
+    place = np.where(hosts[:, None] == hosts, len(cards) + own[:, None], _link_of_device(platform)[:, None])
+    leave, enter = first[place], last[place.T]
+    once = np.where(leave == enter, -1, enter)
+    return leave.astype(np.int32), once.astype(np.int32), [name for of in names for name in of]
+
+
+def _names(host: Host) -> list[str]:
+    """A host's link to others: one for both directions, or one for each."""
+    if host.half_duplex:
+        return [host.medium or f"{host.name} half-duplex"]
+    return [f"{host.link} out", f"{host.link} in"]
 
 
 def own_rate(platform: Platform) -> Floats:
-    """``(D, D)`` bytes/s of the sender's link, whatever the receiver's."""
+    """``(D, D)`` bytes/s at which messages leave: of the sender's link, whatever the receiver's if that is another."""
     own = np.array([platform.hosts[d.host].bandwidth_bytes_per_s for d in platform.devices])
-    hosts = np.array([d.host for d in platform.devices])
-    return np.where(hosts[:, None] == hosts, platform.bandwidth(), own[:, None])
+    link = _link_of_device(platform)
+    return np.where(link[:, None] == link, platform.bandwidth(), own[:, None])
+
+
+def _link_of_device(platform: Platform) -> NDArray[np.intp]:
+    """``(D,)`` what links a device's host to others, counted from 0 in the order of hosts; a medium counts once."""
+    number = {name: k for k, name in enumerate(dict.fromkeys(host.link for host in platform.hosts))}
+    return np.array([number[platform.hosts[d.host].link] for d in platform.devices])
 
 
 def _unit(platform: Platform, device: int) -> coefficients.UnitCost:

@@ -8,7 +8,7 @@ from model.alive import levels
 from model.costs import links
 from model.platform import Platform
 from model.script import Script
-from model.simulated import Events, side_by_side
+from model.simulated import Events, used
 from model.simulation import TICK_S
 from model.spending import BUFFERS, WEIGHTS
 from runtime.perfetto import Bar, Panel
@@ -33,7 +33,7 @@ def busy(script: Script, platform: Platform, events: Events, warmup: int) -> dic
     names, resource = links(platform)[2], events.stage.tasks.resource[: events.n]
     start, stop = (times - events.start[warmup, events.segment[0]] for times in (events.start, events.stop))
     found = {}
-    for link in side_by_side(resource, len(names)):
+    for link in used(resource):
         tasks = np.flatnonzero(resource == link)
         rows = sorted((int(start[f, t]), f, int(t)) for f in range(warmup, events.frames) for t in tasks)
         found[names[link]] = [

@@ -39,6 +39,8 @@ class Host:
     port:      of the SSH server, 1..65535; None: SSH's own default
     idle_power_w: what it draws when nothing runs; None when not stated
     meter: of its energy, as `runtime.meter` names them: ``ina3221:VDD_IN``; None: none
+    half_duplex: its link sends or receives, but not both at once; the same of all hosts of a medium
+    medium: name of the link that it shares with all hosts that name it; None: it has one of its own
     """
 
     name: str
@@ -52,6 +54,13 @@ class Host:
     port: int | None
     idle_power_w: float | None
     meter: str | None = None
+    half_duplex: bool = False
+    medium: str | None = None
+
+    @property
+    def link(self) -> str:
+        """What links it to other hosts, by name: the medium, or else the host's own."""
+        return self.medium or self.name
 
 
 @dataclass(frozen=True)
@@ -197,6 +206,7 @@ def _build(sheet: Sheet, name: str) -> Platform:
     """The platform that a sheet states; where the sheet is wrong, its problems grow."""
     hosts = tuple(_host(sheet, host, fields) for host, fields in sheet.hosts.items())
     pools = [Pool(host, sheet.value(fields, "memory", form.size, None)) for host, fields in sheet.hosts.items()]
+    sheet.compare_media()
     index = {host: i for i, host in enumerate(sheet.hosts)}
     devices: list[Device] = []
     taken: dict[tuple[int, str, int], tuple[int, str]] = {}
@@ -220,6 +230,8 @@ def _host(sheet: Sheet, name: str, fields: Fields) -> Host:
         port=sheet.value(fields, "port", partial(form.count, largest=65535), None),
         idle_power_w=sheet.value(fields, "idle_power", _power, None),
         meter=sheet.value(fields, "meter", form.meter, None),
+        half_duplex=sheet.value(fields, "duplex", partial(form.switch, words=form.DUPLEX), False),
+        medium=sheet.value(fields, "medium", form.word, None),
     )
 
 

@@ -16,6 +16,9 @@ address           its name    host name or IP address to connect to
 memory            no limit    main memory, shared by the host's devices: ``8GB``
 bandwidth         1Gbit/s     of the network link, each direction
 latency           0.1ms       that the link adds to one message; a message crosses two links
+duplex            full        ``half``: the link sends or receives, but not both at once
+medium            its own     name of what several hosts share as their link, a radio channel, a
+                              hub, a port of a switch: what one of them sends, the others wait for
 copy_bandwidth    4GB/s       between the devices of the host
 idle_power        not stated  what the host draws when idle: ``3W``
 meter             none        of its energy: ``ina3221:VDD_IN``, ``rapl:package-0+dram``,
@@ -63,12 +66,13 @@ Fields = dict[str, tuple[int, str]]
 ARCH = "architecture"
 """Key of the second field, which the file states without one."""
 HOST_KEYS = (
-    *("address", "memory", "bandwidth", "latency", "copy_bandwidth"),
+    *("address", "memory", "bandwidth", "latency", "duplex", "medium", "copy_bandwidth"),
     *("idle_power", "meter", "interface", "user", "port"),
 )
 CPU_KEYS = ("slots", "threads", "cpu_power")
 GPU_KEYS = ("gpu", "provider", "gpu_memory", "gpu_power")
 KEYS = (*HOST_KEYS, *CPU_KEYS, *GPU_KEYS, "coefficients", "arena")
+DUPLEX = ("half", "full")
 PROVIDERS = {"CUDA": "CUDAExecutionProvider", "TensorRT": "TensorrtExecutionProvider"}
 
 
@@ -113,6 +117,20 @@ class Sheet:
     def refuse(self, fields: Fields, keys: tuple[str, ...], why: str) -> None:
         """Complain of those ``keys`` that are stated though nothing can have them."""
         self.problems += [(fields[key][0], f"{key}: {why}") for key in keys if key in fields]
+
+    def compare_media(self) -> None:
+        """Complain of media that are not of one duplex, or are called as a host is."""
+        first: dict[str, tuple[int, str]] = {}
+        for fields in self.hosts.values():
+            number, name = fields.get("medium", (0, ""))
+            if name and name in self.hosts:
+                self.problems.append((number, f"medium: {name!r} is a host; give the medium a name of its own"))
+            line, duplex = fields.get("duplex", (number, "full"))
+            if name and duplex in DUPLEX:
+                other, stated = first.setdefault(name, (line, duplex))
+                wrong = f"medium: {name!r} is {duplex} duplex here, but {stated} duplex on line {other}"
+                if duplex != stated:
+                    self.problems.append((line, f"{wrong}; state the same duplex= of all its hosts"))
 
     def _add(self, number: int, texts: list[str]) -> None:
         host, colon, address = (part.strip() for part in texts[0].partition(":"))
@@ -211,11 +229,11 @@ def size(text: str) -> int:
     return ceil(quantity.positive(text, "size"))
 
 
-def switch(text: str) -> bool:
-    """``on`` or ``off``."""
-    if text not in ("on", "off"):
-        raise CleaveError(f"{text!r} is neither on nor off")
-    return text == "on"
+def switch(text: str, words: tuple[str, str] = ("on", "off")) -> bool:
+    """Whether it is the first of two words."""
+    if text not in words:
+        raise CleaveError(f"{text!r} is neither {' nor '.join(words)}")
+    return text == words[0]
 
 
 def meter(text: str) -> str | None:

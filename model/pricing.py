@@ -1,9 +1,9 @@
 """Pricing: latency and period of a lowered mapping by the analytical model (section 4.3 of the thesis).
 
 Every device works through its shards in topological order; a shard starts when its device is free and its pieces are
-there. A message (Eq. 4.8) occupies the sending and the receiving side of its medium: the network card of a host, or
-the copy engine between two units of one host. Messages are served in topological order, whichever is ready first;
-``model.simulation`` knows better.
+there. A message (Eq. 4.8) occupies the sending and the receiving side of its way: the network cards of two hosts, or
+the copy engines of two units of one host; a medium that hosts share may be both. Messages are served in topological
+order, whichever is ready first; ``model.simulation`` knows better.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ def _transfer(s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Desk, messa
     """Send a message when it exists and the links on both sides are free."""
     source, target = s.device[m.shard[message]], m.device[message]
     here, there = c.leave[source, target], c.enter[source, target]
+    if there < 0:
+        there = here
     begin = max(out.stop[m.shard[message]], w.link[here], w.link[there])
     end = begin + out.size[message] / c.bandwidth[source, target]
     out.depart[message] = begin
@@ -83,7 +85,8 @@ def busiest(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, 
         source, target = s.device[m.shard[message]], m.device[message]
         seconds = out.size[message] / c.bandwidth[source, target]
         w.link[c.leave[source, target]] += seconds
-        w.link[c.enter[source, target]] += seconds
+        if c.enter[source, target] >= 0:
+            w.link[c.enter[source, target]] += seconds
     busy = 0.0
     for device in range(len(c.pool)):
         busy = max(busy, out.account[device, COMPUTE] + out.account[device, COMMUNICATE])

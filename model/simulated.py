@@ -176,7 +176,7 @@ class Simulated:
         """
         e, rows = self.alone, []
         resource, duration = e.stage.tasks.resource[: e.n], e.stage.tasks.duration[: e.n]
-        for link in side_by_side(resource, len(names)):
+        for link in used(resource):
             mine = resource == link
             busy_s = float(duration[mine].sum() * TICK_S)
             rows.append(
@@ -204,9 +204,9 @@ class Simulated:
         return float(seconds / self.price.period_s) if self.stream and self.price.period_s else None
 
 
-def side_by_side(resource: NDArray[np.int32], links: int) -> list[int]:
-    """The links that some tasks are on, out and in of one after the other."""
-    return sorted(set(resource[resource >= 0].tolist()), key=lambda link: (link % (links // 2), link))
+def used(resource: NDArray[np.int32]) -> list[int]:
+    """The links that some tasks are on, in the order of ``costs.links``."""
+    return [int(link) for link in np.unique(resource[resource >= 0])]
 
 
 class Times(NamedTuple):
