@@ -19,6 +19,9 @@ from model.mapping import extent
 
 Ints = NDArray[np.int32]
 
+ix = np.uint32
+"""An index that is not negative. Of any other numba asks whether it counts from the end, a seventh of all the time."""
+
 
 class GraphArrays(NamedTuple):
     """Shapes: ``T`` tasks, ``N`` tensors, ``E`` edges (one for each activation that a task reads).

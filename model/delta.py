@@ -18,8 +18,9 @@ from __future__ import annotations
 import numpy as np
 
 from model import events
+from model.arrays import ix
 from model.compiled import inlined, kernel
-from model.events import PLAIN, ix
+from model.events import PLAIN
 from model.history import (
     BEGUN,
     COUNT,

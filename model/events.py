@@ -22,14 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from model.arrays import Ints
+from model.arrays import Ints, ix
 from model.compiled import allocating, inlined, kernel
 
 Times = NDArray[Any]
 """float64 or int64."""
-
-ix = np.uint32
-"""An index that is not negative. Of any other numba asks whether it counts from the end, a seventh of all the time."""
 
 
 class Tasks(NamedTuple):

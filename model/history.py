@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model import events
-from model.arrays import Ints
+from model.arrays import Ints, ix
 from model.compiled import inlined, kernel
-from model.events import State, Tasks, ix
+from model.events import State, Tasks
 
 Log = NDArray[np.int64]
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from model.arrays import GraphArrays, Ints
+from model.arrays import GraphArrays, Ints, ix
 from model.boxes import AXES, PARTIAL, ROWS
 from model.compiled import allocating, inlined, kernel
 from model.mapping import Mapping
@@ -73,26 +73,26 @@ class Messages(NamedTuple):
 @inlined
 def alone(s: Shards, task: int) -> bool:
     """Whether a task is one shard, whole."""
-    return s.end[task] - s.ptr[task] == 1
+    return s.end[ix(task)] - s.ptr[ix(task)] == 1
 
 
 @inlined
 def needed(g: GraphArrays, s: Shards, edge: int, task: int, reader: int) -> tuple[int, int, int]:
     """Axis and interval that shard ``reader`` of ``task`` needs over ``edge`` (see ``boxes.Need``); axis -1: all."""
-    if alone(s, task) or g.edge_need[edge, s.kind[task], 0] < 0:
+    need = g.edge_need[ix(edge), ix(s.kind[ix(task)])]
+    if alone(s, task) or need[0] < 0:
         return -1, 0, 0
-    kind = s.kind[task]
-    axis, mul, div = g.edge_need[edge, kind, 0], g.edge_need[edge, kind, 1], g.edge_need[edge, kind, 2]
-    low = max(0, s.start[reader] // div * mul + g.edge_need[edge, kind, 3])
-    high = -(-s.stop[reader] // div) * mul + g.edge_need[edge, kind, 4]
-    return axis, low, min(high, g.tensor_size[g.edge_tensor[edge], axis])
+    axis, mul, div = need[0], need[1], need[2]
+    low = max(0, s.start[ix(reader)] // div * mul + need[3])
+    high = -(-s.stop[ix(reader)] // div) * mul + need[4]
+    return axis, low, min(high, g.tensor_size[ix(g.edge_tensor[ix(edge)]), ix(axis)])
 
 
 @inlined
 def held_axis(s: Shards, maker: int) -> int:
     """Axis along which the shards of a task divide its output; -1 where each has all of it."""
-    whole = alone(s, maker) or s.kind[maker] == PARTIAL
-    return -1 if whole else s.kind[maker]
+    whole = alone(s, maker) or s.kind[ix(maker)] == PARTIAL
+    return -1 if whole else s.kind[ix(maker)]
 
 
 @inlined
@@ -102,14 +102,14 @@ def offered(s: Shards, maker: int, shard: int, along: int, device: int) -> tuple
     Its own device takes all of it. Rows may be on several devices (fused tiles): another one takes those that it does
     not have itself, each from the first shard that has it.
     """
-    low, high = s.start[shard], s.stop[shard]
-    if along != ROWS or s.device[shard] == device:
+    low, high = s.start[ix(shard)], s.stop[ix(shard)]
+    if along != ROWS or s.device[ix(shard)] == device:
         return low, high
-    if shard > s.ptr[maker]:
-        low = max(low, s.stop[shard - 1])
-    for other in range(shard + 1, s.end[maker]):
-        if s.start[other] < high and s.device[other] == device:
-            high = s.start[other]
+    if shard > s.ptr[ix(maker)]:
+        low = max(low, s.stop[ix(shard - 1)])
+    for other in range(shard + 1, s.end[ix(maker)]):
+        if s.start[ix(other)] < high and s.device[ix(other)] == device:
+            high = s.start[ix(other)]
     return low, high
 
 
@@ -145,16 +145,16 @@ def lower(g: GraphArrays, s: Shards, n_devices: int, m: Messages) -> None:
         first, last = s.ptr[task], s.ptr[task + 1]
         for shard in range(first, last):
             needs = _receive(g, s, task, shard, n_devices, m, needs)
-            m.in_ptr[shard + 1] = needs
+            m.in_ptr[ix(shard + 1)] = needs
         for tensor in range(g.tensor_ptr[task], g.tensor_ptr[task + 1]):
-            m.slot_ptr[tensor] = slots
+            m.slot_ptr[ix(tensor)] = slots
             slots += last - first
         for shard in range(first, last):
-            m.out_ptr[shard] = count
+            m.out_ptr[ix(shard)] = count
             for tensor in range(g.tensor_ptr[task], g.tensor_ptr[task + 1]):
-                slot = m.slot_ptr[tensor] + shard - first
-                m.last_use[slot] = _last_here(g, s, tensor, task, shard)
-                if m.last_use[slot] == ELSEWHERE:
+                slot = m.slot_ptr[ix(tensor)] + shard - first
+                m.last_use[ix(slot)] = _last_here(g, s, tensor, task, shard)
+                if m.last_use[ix(slot)] == ELSEWHERE:
                     count = _send(g, s, tensor, shard, slot, n_devices, m, count)
     m.slot_ptr[len(g.tensor_task)] = slots
     m.out_ptr[s.ptr[len(g.size)]] = count
@@ -164,9 +164,9 @@ def lower(g: GraphArrays, s: Shards, n_devices: int, m: Messages) -> None:
 def _last_here(g: GraphArrays, s: Shards, tensor: int, task: int, shard: int) -> int:
     """The last task that reads a whole tensor, where all that do are whole and on its device: the most common case."""
     last = -1 if alone(s, task) else ELSEWHERE
-    for use in range(g.use_ptr[tensor], g.use_ptr[tensor + 1]):
-        reader = g.use_task[use]
-        if last == ELSEWHERE or not alone(s, reader) or s.device[s.ptr[reader]] != s.device[shard]:
+    for use in range(g.use_ptr[ix(tensor)], g.use_ptr[ix(tensor + 1)]):
+        reader = g.use_task[ix(use)]
+        if last == ELSEWHERE or not alone(s, reader) or s.device[ix(s.ptr[ix(reader)])] != s.device[ix(shard)]:
             last = ELSEWHERE
             break
         last = reader
@@ -176,26 +176,27 @@ def _last_here(g: GraphArrays, s: Shards, tensor: int, task: int, shard: int) ->
 @inlined
 def _receive(g: GraphArrays, s: Shards, task: int, shard: int, n_devices: int, m: Messages, needs: int) -> int:
     """Note the messages that ``shard`` waits for; returns the number of needs so far."""
-    device = s.device[shard]
-    m.pieces[shard] = 0
-    for edge in range(g.edge_ptr[task], g.edge_ptr[task + 1]):
-        tensor = g.edge_tensor[edge]
-        maker = g.tensor_task[tensor]
-        if alone(s, maker) and alone(s, task) and s.device[s.ptr[maker]] == device:
-            m.pieces[shard] = max(m.pieces[shard], 1)
+    device = s.device[ix(shard)]
+    most = 0
+    for edge in range(g.edge_ptr[ix(task)], g.edge_ptr[ix(task + 1)]):
+        tensor = ix(g.edge_tensor[ix(edge)])
+        maker = ix(g.tensor_task[tensor])
+        if alone(s, maker) and alone(s, task) and s.device[ix(s.ptr[maker])] == device:
+            most = max(most, 1)
             continue
         along = held_axis(s, maker)
         axis, low, high = needed(g, s, edge, task, shard)
         pieces = 0
-        for source in range(s.ptr[maker], s.ptr[maker + 1]):
+        for source in range(s.ptr[maker], s.ptr[ix(maker + 1)]):
             if not touches(s, maker, source, along, device, axis, low, high):
                 continue
             pieces += 1
-            if s.device[source] != device:
+            if s.device[ix(source)] != device:
                 slot = m.slot_ptr[tensor] + source - s.ptr[maker]
-                m.in_message[needs] = m.held[slot * n_devices + device]
+                m.in_message[ix(needs)] = m.held[ix(slot * n_devices + device)]
                 needs += 1
-        m.pieces[shard] = max(m.pieces[shard], pieces)
+        most = max(most, pieces)
+    m.pieces[ix(shard)] = most
     return needs
 
 
@@ -204,27 +205,28 @@ def _send(
     g: GraphArrays, s: Shards, tensor: int, shard: int, slot: int, n_devices: int, m: Messages, count: int
 ) -> int:
     """Emit one message to each device that needs some of the shard's piece of ``tensor``; returns the count so far."""
-    here, maker = s.device[shard], g.tensor_task[tensor]
+    here, maker = s.device[ix(shard)], ix(g.tensor_task[ix(tensor)])
     along = held_axis(s, maker)
-    m.last_use[slot] = -1
+    last = -1
     m.high[:, 0] = 0
-    for use in range(g.use_ptr[tensor], g.use_ptr[tensor + 1]):
-        task, edge = g.use_task[use], g.use_edge[use]
-        for reader in range(s.ptr[task], s.ptr[task + 1]):
+    for use in range(g.use_ptr[ix(tensor)], g.use_ptr[ix(tensor + 1)]):
+        task, edge = g.use_task[ix(use)], g.use_edge[ix(use)]
+        for reader in range(s.ptr[ix(task)], s.ptr[ix(task + 1)]):
             axis, low, high = needed(g, s, edge, task, reader)
-            device = s.device[reader]
+            device = s.device[ix(reader)]
             if not touches(s, maker, shard, along, device, axis, low, high):
                 continue
             if device == here:
-                m.last_use[slot] = task
+                last = task
             else:
                 widen(g, s, m, device, tensor, shard, along, axis, low, high)
+    m.last_use[ix(slot)] = last
     for device in range(n_devices):
         if m.high[device, 0] > 0:
-            m.shard[count], m.tensor[count], m.device[count] = shard, tensor, device
+            m.shard[ix(count)], m.tensor[ix(count)], m.device[ix(count)] = shard, tensor, device
             for k in range(AXES):
-                m.start[count, k], m.stop[count, k] = m.low[device, k], m.high[device, k]
-            m.held[slot * n_devices + device] = count
+                m.start[ix(count), k], m.stop[ix(count), k] = m.low[device, k], m.high[device, k]
+            m.held[ix(slot * n_devices + device)] = count
             count += 1
     return count
 
@@ -243,15 +245,15 @@ def widen(
     high: int,
 ) -> None:
     """Make the box that goes to ``device`` hold what is needed of the shard's piece, too."""
-    first = m.high[device, 0] == 0
+    first = m.high[ix(device), 0] == 0
     for k in range(AXES):
-        begin, end = 0, g.tensor_size[tensor, k]
+        begin, end = 0, g.tensor_size[ix(tensor), k]
         if k == along:
-            begin, end = offered(s, g.tensor_task[tensor], shard, along, device)
+            begin, end = offered(s, g.tensor_task[ix(tensor)], shard, along, device)
         if k == axis:
             begin, end = max(begin, low), min(end, high)
-        m.low[device, k] = begin if first else min(m.low[device, k], begin)
-        m.high[device, k] = end if first else max(m.high[device, k], end)
+        m.low[ix(device), k] = begin if first else min(m.low[ix(device), k], begin)
+        m.high[ix(device), k] = end if first else max(m.high[ix(device), k], end)
 
 
 class Room(NamedTuple):

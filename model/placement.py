@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from model.arrays import Ints
+from model.arrays import Ints, ix
 from model.compiled import allocating, inlined, kernel
-from model.events import Tasks, Times, ix
+from model.events import Tasks, Times
 
 Bytes = NDArray[np.int64]
 

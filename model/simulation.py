@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from model import events
-from model.arrays import GraphArrays, Ints
+from model.arrays import GraphArrays, Ints, ix
 from model.compiled import allocating, inlined, kernel
 from model.costs import CostArrays
 from model.events import PLAIN, State, Tasks, Times
@@ -121,25 +121,25 @@ def build(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w:
     """Tasks of one frame from a ledger that ``spend`` has filled; returns how many there are."""
     shards = s.ptr[len(g.size)]
     for message in range(m.out_ptr[shards]):
-        w.waited[message] = 0
+        w.waited[ix(message)] = 0
     for device in range(len(w.last)):
         w.begin[device] = w.last[device] = -1
         w.open[device] = 0
     n = 0
     for shard in range(shards):
-        device = s.device[shard]
+        here = ix(s.device[ix(shard)])
         waits = _first_to_wait(m, w, shard)
-        if waits or w.open[device] == 0:
-            _next(w, device, n)
-            w.open[device] = 1
+        if waits or w.open[here] == 0:
+            _next(w, here, n)
+            w.open[here] = 1
             n += 1
-        w.segment[shard] = w.last[device]
-        w.tasks.duration[w.segment[shard]] += ticks(out.seconds[shard])
+        w.segment[ix(shard)] = w.last[here]
+        w.tasks.duration[ix(w.last[here])] += ticks(out.seconds[ix(shard)])
         if waits:
-            _receive(m, c, out, w, shard, device)
-        for message in range(m.out_ptr[shard], m.out_ptr[shard + 1]):
-            _send(m, c, out, w, device, message, n)
-            w.open[device] = 0
+            _receive(m, c, out, w, shard, here)
+        for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
+            _send(m, c, out, w, here, message, n)
+            w.open[here] = 0
             n += STAGES
     w.tasks.first[n] = 2 * n
     return n
@@ -178,45 +178,45 @@ def receive_ticks(c: CostArrays, device: int, size: float) -> np.int64:
 @inlined
 def _task(t: Tasks, task: int, resource: int, duration: np.int64, needs: int) -> None:
     """A task that releases nothing yet, but may release two others."""
-    t.duration[task] = duration
-    t.resource[task] = resource
-    t.lag[task] = -1
-    t.needs[0, task] = needs
-    t.first[task] = 2 * task
-    t.to[2 * task] = t.to[2 * task + 1] = -1
-    t.distance[2 * task] = t.distance[2 * task + 1] = 0
+    t.duration[ix(task)] = duration
+    t.resource[ix(task)] = resource
+    t.lag[ix(task)] = -1
+    t.needs[0, ix(task)] = needs
+    t.first[ix(task)] = 2 * task
+    t.to[ix(2 * task)] = t.to[ix(2 * task + 1)] = -1
+    t.distance[ix(2 * task)] = t.distance[ix(2 * task + 1)] = 0
 
 
 @inlined
 def _next(w: Stage, device: int, task: int) -> None:
     """The next thing that a device does."""
-    before = w.last[device]
+    before = w.last[ix(device)]
     _task(w.tasks, task, -1, 0, 0 if before < 0 else 1)
     if before < 0:
-        w.begin[device] = task
+        w.begin[ix(device)] = task
     else:
-        w.tasks.to[2 * before] = task
-    w.last[device] = task
+        w.tasks.to[ix(2 * before)] = task
+    w.last[ix(device)] = task
 
 
 @inlined
 def _first_to_wait(m: Messages, w: Stage, shard: int) -> bool:
     """Whether a shard needs a message that none before it has waited for."""
     waits = False
-    for k in range(m.in_ptr[shard], m.in_ptr[shard + 1]):
-        waits = waits or w.waited[m.in_message[k]] == 0
+    for k in range(m.in_ptr[ix(shard)], m.in_ptr[ix(shard + 1)]):
+        waits = waits or w.waited[ix(m.in_message[ix(k)])] == 0
     return waits
 
 
 @inlined
 def _receive(m: Messages, c: CostArrays, out: Ledger, w: Stage, shard: int, device: int) -> None:
     """The segment that begins with a shard waits for messages."""
-    task = w.segment[shard]
-    for k in range(m.in_ptr[shard], m.in_ptr[shard + 1]):
-        message = m.in_message[k]
+    task = ix(w.segment[ix(shard)])
+    for k in range(m.in_ptr[ix(shard)], m.in_ptr[ix(shard + 1)]):
+        message = ix(m.in_message[ix(k)])
         if w.waited[message] == 0:
             w.waited[message] = 1
-            w.tasks.to[2 * (w.handed[message] + ENTER)] = task
+            w.tasks.to[ix(2 * (w.handed[message] + ENTER))] = task
             w.tasks.needs[0, task] += 1
             w.tasks.duration[task] += receive_ticks(c, device, out.size[message])
 
@@ -224,14 +224,14 @@ def _receive(m: Messages, c: CostArrays, out: Ledger, w: Stage, shard: int, devi
 @inlined
 def _send(m: Messages, c: CostArrays, out: Ledger, w: Stage, source: int, message: int, first: int) -> None:
     """A message on its way: three tasks from number ``first``."""
-    t, target, size = w.tasks, m.device[message], out.size[message]
-    w.handed[message] = first
+    t, target, size = w.tasks, ix(m.device[ix(message)]), out.size[ix(message)]
+    w.handed[ix(message)] = first
     _next(w, source, first + SEND)
-    t.duration[first + SEND] = send_ticks(c, source, size)
-    t.to[2 * (first + SEND) + 1] = first + LEAVE
+    t.duration[ix(first + SEND)] = send_ticks(c, source, size)
+    t.to[ix(2 * (first + SEND) + 1)] = first + LEAVE
     _task(t, first + LEAVE, c.leave[source, target], leave_ticks(c, source, target, size), 1)
-    t.lag[first + LEAVE] = ticks(c.latency[source, target])
-    t.to[2 * (first + LEAVE)] = first + ENTER
+    t.lag[ix(first + LEAVE)] = ticks(c.latency[source, target])
+    t.to[ix(2 * (first + LEAVE))] = first + ENTER
     _task(t, first + ENTER, c.enter[source, target], enter_ticks(c, source, target, size), 1)
 
 
@@ -302,16 +302,17 @@ def _note(g: GraphArrays, s: Shards, m: Messages, out: Ledger, w: Stage) -> None
     start, stop = w.state.start, w.state.stop
     shards = s.ptr[len(g.size)]
     for message in range(m.out_ptr[shards]):
-        out.depart[message] = start[w.handed[message] + LEAVE] * TICK_S
-        out.arrive[message] = stop[w.handed[message] + ENTER] * TICK_S
+        handed = w.handed[ix(message)]
+        out.depart[ix(message)] = start[ix(handed + LEAVE)] * TICK_S
+        out.arrive[ix(message)] = stop[ix(handed + ENTER)] * TICK_S
     w.free[:] = 0
     for shard in range(shards):
-        device = s.device[shard]
+        device = ix(s.device[ix(shard)])
         join(m, out, shard, device, w.free[device] * TICK_S)
-        segment = w.segment[shard]
-        end = max(w.free[device], start[segment]) + ticks(out.seconds[shard])
-        out.start[shard] = (end - ticks(out.seconds[shard])) * TICK_S
-        out.stop[shard] = end * TICK_S
-        w.free[device] = end
-        if m.out_ptr[shard + 1] > m.out_ptr[shard]:
-            w.free[device] = stop[w.handed[m.out_ptr[shard + 1] - 1] + SEND]
+        begin, lasts = max(w.free[device], start[ix(w.segment[ix(shard)])]), ticks(out.seconds[ix(shard)])
+        out.start[ix(shard)] = begin * TICK_S
+        out.stop[ix(shard)] = (begin + lasts) * TICK_S
+        w.free[device] = begin + lasts
+        sent = m.out_ptr[ix(shard + 1)]
+        if sent > m.out_ptr[ix(shard)]:
+            w.free[device] = stop[ix(w.handed[ix(sent - 1)] + SEND)]

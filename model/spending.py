@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from model import boxes
-from model.arrays import GraphArrays, Ints
+from model.arrays import GraphArrays, Ints, ix
 from model.compiled import allocating, inlined, kernel
 from model.costs import CostArrays, Floats
 from model.lowering import Messages, Room, Shards, alone
@@ -63,7 +63,7 @@ def spend(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) ->
     for task in range(len(g.size)):
         for shard in range(s.ptr[task], s.ptr[task + 1]):
             _compute(g, s, c, out, task, shard, share_of(g, s, task, shard))
-            for message in range(m.out_ptr[shard], m.out_ptr[shard + 1]):
+            for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
                 _communicate(g, s, m, c, out, message)
         _release(g, s, m, out, task)
 
@@ -71,7 +71,7 @@ def spend(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) ->
 @inlined
 def share_of(g: GraphArrays, s: Shards, task: int, shard: int) -> float:
     """The part of a task's work that a shard does."""
-    return 1.0 if alone(s, task) else (s.stop[shard] - s.start[shard]) / g.size[task, s.kind[task]]
+    return 1.0 if alone(s, task) else (s.stop[ix(shard)] - s.start[ix(shard)]) / g.size[ix(task), ix(s.kind[ix(task)])]
 
 
 @inlined
@@ -92,15 +92,18 @@ def size_of(g: GraphArrays, tensor: int, start: Ints, stop: Ints) -> float:
 @inlined
 def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, shard: int, share: float) -> None:
     """A shard that does ``share`` of a task's work."""
-    device, kind = s.device[shard], s.kind[task]
+    device, kind = ix(s.device[ix(shard)]), ix(s.kind[ix(task)])
     seconds = seconds_of(c, task, device, share)
-    out.seconds[shard] = seconds
-    out.account[device, COMPUTE] += seconds
-    out.account[device, ENERGY] += seconds * c.power_w[task, device]
-    out.account[device, WEIGHTS] += c.cut_bytes[task, kind] * share + c.kept_bytes[task, kind]
+    out.seconds[ix(shard)] = seconds
+    a = out.account[device]
+    a[COMPUTE] += seconds
+    a[ENERGY] += seconds * c.power_w[task, device]
+    a[WEIGHTS] += c.cut_bytes[task, kind] * share + c.kept_bytes[task, kind]
+    alive = out.alive[device]
     for tensor in range(g.tensor_ptr[task], g.tensor_ptr[task + 1]):
-        out.alive[device] += g.tensor_bytes[tensor] * _made(kind, share)
-    out.account[device, ACTIVATIONS] = max(out.account[device, ACTIVATIONS], out.alive[device])
+        alive += g.tensor_bytes[ix(tensor)] * _made(kind, share)
+    out.alive[device] = alive
+    a[ACTIVATIONS] = max(a[ACTIVATIONS], alive)
 
 
 @inlined
@@ -112,10 +115,11 @@ def _made(kind: int, share: float) -> float:
 @inlined
 def _communicate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, message: int) -> None:
     """A message costs both sides, and each a buffer."""
-    size = size_of(g, m.tensor[message], m.start[message], m.stop[message])
-    source, target = s.device[m.shard[message]], m.device[message]
+    row = ix(message)
+    size = size_of(g, ix(m.tensor[row]), m.start[row], m.stop[row])
+    source, target = ix(s.device[ix(m.shard[row])]), ix(m.device[row])
     seconds = size / c.bandwidth[source, target] + c.latency[source, target]
-    out.size[message] = size
+    out.size[row] = size
     out.account[source, COMMUNICATE] += seconds
     out.account[target, COMMUNICATE] += seconds
     out.account[source, BUFFERS] += size
@@ -125,10 +129,10 @@ def _communicate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Led
 @inlined
 def _release(g: GraphArrays, s: Shards, m: Messages, out: Ledger, task: int) -> None:
     """Free what no later task on its own device reads: inputs of the task, and its outputs where none does."""
-    for edge in range(g.edge_ptr[task], g.edge_ptr[task + 1]):
+    for edge in range(g.edge_ptr[ix(task)], g.edge_ptr[ix(task + 1)]):
         if _reads_first(g, task, edge):
-            _free(g, s, m, out, g.edge_tensor[edge], task)
-    for tensor in range(g.tensor_ptr[task], g.tensor_ptr[task + 1]):
+            _free(g, s, m, out, g.edge_tensor[ix(edge)], task)
+    for tensor in range(g.tensor_ptr[ix(task)], g.tensor_ptr[ix(task + 1)]):
         _free(g, s, m, out, tensor, -1)
 
 
@@ -136,8 +140,8 @@ def _release(g: GraphArrays, s: Shards, m: Messages, out: Ledger, task: int) -> 
 def _reads_first(g: GraphArrays, task: int, edge: int) -> bool:
     """Whether no earlier edge of the task reads the same tensor."""
     first = True
-    for other in range(g.edge_ptr[task], edge):
-        if g.edge_tensor[other] == g.edge_tensor[edge]:
+    for other in range(g.edge_ptr[ix(task)], edge):
+        if g.edge_tensor[ix(other)] == g.edge_tensor[ix(edge)]:
             first = False
     return first
 
@@ -145,12 +149,12 @@ def _reads_first(g: GraphArrays, task: int, edge: int) -> bool:
 @inlined
 def _free(g: GraphArrays, s: Shards, m: Messages, out: Ledger, tensor: int, task: int) -> None:
     """Free the pieces of ``tensor`` whose last reader is ``task`` (-1: that have none)."""
-    maker = g.tensor_task[tensor]
+    maker = ix(g.tensor_task[ix(tensor)])
     kind = s.kind[maker]
-    slot = m.slot_ptr[tensor] - s.ptr[maker]
-    for shard in range(s.ptr[maker], s.ptr[maker + 1]):
-        if m.last_use[slot + shard] == task:
-            out.alive[s.device[shard]] -= g.tensor_bytes[tensor] * _made(kind, share_of(g, s, maker, shard))
+    slot = m.slot_ptr[ix(tensor)] - s.ptr[maker]
+    for shard in range(s.ptr[maker], s.ptr[ix(maker + 1)]):
+        if m.last_use[ix(slot + shard)] == task:
+            out.alive[ix(s.device[ix(shard)])] -= g.tensor_bytes[ix(tensor)] * _made(kind, share_of(g, s, maker, shard))
 
 
 @inlined
@@ -160,11 +164,11 @@ def join(m: Messages, out: Ledger, shard: int, device: int, free: float) -> floa
     Between the first and the last piece of a join the device waits, as section 4.3.4 has it: on its account.
     """
     first = last = free
-    for k in range(m.in_ptr[shard], m.in_ptr[shard + 1]):
-        arrival = out.arrive[m.in_message[k]]
-        first = arrival if k == m.in_ptr[shard] else min(first, arrival)
+    for k in range(m.in_ptr[ix(shard)], m.in_ptr[ix(shard + 1)]):
+        arrival = out.arrive[ix(m.in_message[ix(k)])]
+        first = arrival if k == m.in_ptr[ix(shard)] else min(first, arrival)
         last = max(last, arrival)
-    if m.pieces[shard] > 1:
+    if m.pieces[ix(shard)] > 1:
         out.account[device, WAIT] += last - min(last, max(first, free))
     return last
 
