@@ -24,7 +24,8 @@ DEVICES = 4
 
 def some_costs(draw: random.Random, graph: Graph, g: GraphArrays) -> CostArrays:
     """Costs of hosts of all sorts: some where everything takes a whole number of microseconds, so much at once."""
-    c = costs(graph, g, platform(DEVICES, ", bandwidth=1Mbit/s"))
+    links = draw.choice(["", ", duplex=half", ", duplex=half, medium=wifi", ", medium=wifi"])
+    c = costs(graph, g, platform(DEVICES, f", bandwidth=1Mbit/s{links}"))
     rng = np.random.default_rng(draw.randrange(2**32))
     if draw.random() < 0.5:
         return c._replace(
