@@ -35,6 +35,8 @@ LONGEST = 6
 GAINS = 12
 BUSY = 0.95
 """Part of its time from which on a device or link is what a stream cannot do without."""
+FULL = 1.005
+"""Shown as more than all of its time."""
 LEAST = 1e-5
 """Changes that are less than this part of latency and period are not worth a line."""
 WORDS = {
@@ -220,7 +222,8 @@ def _busiest(look: Look) -> str:
     rows = [(r["busy"], r["device"]) for r in look.found.devices(look.platform)]
     busy, name = max([*rows, *((r["busy"], f"the link {r['link']}") for r in look.links)])
     if busy >= BUSY:
-        return f"busiest in the stream is {name}: {busy:.0%}"
+        ahead = ", as some of it was done before the first of the frames that count; more --frames come closer"
+        return f"busiest in the stream is {name}: {busy:.0%}{ahead if busy > FULL else ''}"
     return (f"busiest in the stream is {name}, {busy:.0%}: the period is longer because a device "
             "begins a frame only when it is done with the last one")  # fmt: skip
 

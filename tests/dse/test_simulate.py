@@ -64,6 +64,22 @@ def test_one_frame_has_no_stream() -> None:
     assert (body["period_s"], body["frames"], body["period_bounds"]) == (None, 1, [])
 
 
+def test_hosts_on_one_medium_share_a_link_in_tables_traces_and_pictures(here: Path) -> None:
+    lines = [f"{name}, address=localhost, medium=wifi, duplex=half\n" for name in ("a, slots=0", "b, slots=1")]
+    (here / "two.txt").write_text("".join(lines))
+    body = json.loads(done(*SIMULATE, "--json", "--trace", "out.json", "--picture", "out.svg"))
+    assert [(row["link"], row["messages"]) for row in body["links"]] == [("wifi", 2)]
+    assert {gain["where"] for gain in body["gains"] if gain["what"] == "bandwidth"} == {"wifi"}
+    events = json.loads((here / "out.json").read_text())["traceEvents"]
+    assert [e["args"]["name"] for e in events if e["name"] == "thread_name"].count("wifi") == 2  # alone, in a stream
+    assert "<!-- wifi -->" in (here / "out.svg").read_text()
+    text = done(*SIMULATE)
+    assert "bytes on the link wifi" in text
+    assert "1 % more bandwidth of the link wifi" in text
+    (here / "two.txt").write_text(lines[0] + lines[1].replace("half", "full"))
+    assert refused().startswith("two.txt:2: medium: 'wifi' is full duplex here, but half duplex on line 1; state")
+
+
 def test_json_is_whole_and_its_parts_make_up_the_latency() -> None:
     body = json.loads(done(*SIMULATE, "--json"))
     assert body["calibrated"] is False

@@ -24,6 +24,7 @@ from model.priced import priced
 from model.script import Script
 from model.simulated import Events, Simulated, simulated
 from model.simulation import ENTER, LEAVE, TICK_S, ticks
+from model.spending import COMMUNICATE, COMPUTE
 from tests.tiny_cnn import branches, examples, graph_of, network, node, random_mapping, six_layers
 
 MS = 10**12
@@ -108,18 +109,21 @@ def side(host: Host, way: str) -> tuple[str, str]:
     return host.link, "" if host.half_duplex else way
 
 
+def way(platform: Platform, source: int, target: int) -> tuple[tuple[str, str], tuple[str, str]]:
+    """What a message leaves and enters by, told from the hosts of its two devices."""
+    leaves, enters = platform.devices[source], platform.devices[target]
+    if leaves.host == enters.host:
+        return (leaves.name, "out"), (enters.name, "in")
+    return side(platform.hosts[leaves.host], "out"), side(platform.hosts[enters.host], "in")
+
+
 def on_links(found: Simulated, events: Events, platform: Platform) -> Spans:
-    """Start and stop of all that was on anything, told from the hosts that messages go between."""
+    """Start and stop of all that was on anything."""
     case, spans = found.case, defaultdict(list)
     for message in range(case.sent):
-        source = platform.devices[case.shards.device[case.messages.shard[message]]]
-        target = platform.devices[case.messages.device[message]]
-        here, there = (platform.hosts[device.host] for device in (source, target))
-        leaves, enters = (side(here, "out"), side(there, "in"))
-        if here == there:
-            leaves, enters = (source.name, "out"), (target.name, "in")
-        stages = [(LEAVE, leaves), (ENTER, enters)][: 1 if leaves == enters else 2]
-        for stage, place in stages:
+        source = int(case.shards.device[case.messages.shard[message]])
+        leaves, enters = way(platform, source, int(case.messages.device[message]))
+        for stage, place in [(LEAVE, leaves), (ENTER, enters)][: 1 if leaves == enters else 2]:
             task = events.handed[message] + stage
             spans[place] += zip(events.start[:, task].tolist(), events.stop[:, task].tolist(), strict=True)
     return spans
@@ -175,6 +179,28 @@ def test_no_stream_is_over_before_its_busiest_link_has_carried_all_of_it(graph: 
     assert sorted(row["busy_s"] for row in rows) == pytest.approx(
         sorted(sum(stop - start for start, stop in spans) * TICK_S for spans in carried)
     )
+
+
+@given(randoms)
+@examples(40)
+def test_the_analytical_model_has_a_link_free_when_its_last_message_is_through(
+    graph: Graph, draw: random.Random
+) -> None:
+    platform = any_platform(draw)
+    found = priced(graph, platform, random_mapping(draw, graph, DEVICES, tiles=True))
+    book, messages = found.ledger, found.messages
+    free, carried = defaultdict(float), defaultdict(float)
+    for message in range(int(messages.out_ptr[-1])):
+        source, target = int(found.shards.device[messages.shard[message]]), int(messages.device[message])
+        places = set(way(platform, source, target))
+        seconds = book.size[message] / platform.bandwidth()[source, target]
+        begin = max(book.stop[messages.shard[message]], *(free[place] for place in places))
+        assert book.depart[message] == begin
+        for place in places:
+            free[place] = begin + seconds
+            carried[place] += seconds
+    busy_s = found.account[:, [COMPUTE, COMMUNICATE]].sum(axis=1).max()
+    assert found.period_s == max(busy_s, *carried.values(), 0.0)
 
 
 @given(randoms)
@@ -294,16 +320,16 @@ def test_links_are_those_of_hosts_and_media_and_then_copies() -> None:
     assert names[:7] == ["wifi", "b half-duplex", "lan out", "lan in", "f out", "f in", "a_cpu0 copy out"]
     number = {device.name[0] + str(device.cores[0]): d for d, device in enumerate(platform.devices)}
 
-    def way(pair: str) -> tuple[str, str | None]:
+    def between(pair: str) -> tuple[str, str | None]:
         source, target = (number[name] for name in pair.split())
         return names[leave[source, target]], None if enter[source, target] < 0 else names[enter[source, target]]
 
-    assert way("a0 d0") == way("d0 a1") == ("wifi", None)
-    assert way("a0 b0") == ("wifi", "b half-duplex")
-    assert way("b0 a1") == ("b half-duplex", "wifi")
-    assert way("c0 e0") == way("e0 c0") == ("lan out", "lan in")
-    assert way("c0 f0") == ("lan out", "f in")
-    assert way("a0 a1") == ("a_cpu0 copy out", "a_cpu1 copy in")
+    assert between("a0 d0") == between("d0 a1") == ("wifi", None)
+    assert between("a0 b0") == ("wifi", "b half-duplex")
+    assert between("b0 a1") == ("b half-duplex", "wifi")
+    assert between("c0 e0") == between("e0 c0") == ("lan out", "lan in")
+    assert between("c0 f0") == ("lan out", "f in")
+    assert between("a0 a1") == ("a_cpu0 copy out", "a_cpu1 copy in")
 
 
 def test_what_leaves_to_another_host_of_the_medium_goes_no_faster_than_it_enters() -> None:

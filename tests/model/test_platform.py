@@ -90,9 +90,12 @@ def test_every_key() -> None:
     platform = parse(
         "pc, x86_64, slots=0-1, gpu=T4 (TensorRT), address=10.0.0.7, memory=16GiB, gpu_memory=8GB, bandwidth=2.5Gbit/s,"
         "latency=50us, copy_bandwidth=12GB/s, threads=4, provider=TensorrtExecutionProvider, cpu_power=65W,"
-        "gpu_power=70W, idle_power=8500mW, coefficients=mine, interface=eth0.7, user=ml, port=2222"
+        "gpu_power=70W, idle_power=8500mW, coefficients=mine, interface=eth0.7, user=ml, port=2222,"
+        "meter=rapl:package-0, duplex=half, medium=hub-2"
     )
-    assert platform.hosts == (Host("pc", "10.0.0.7", "x86_64", 312.5e6, 5e-5, 12e9, "eth0.7", "ml", 2222, 8.5),)
+    figures, access = (312.5e6, 5e-5, 12e9), ("eth0.7", "ml", 2222)
+    power = (8.5, "rapl:package-0")
+    assert platform.hosts == (Host("pc", "10.0.0.7", "x86_64", *figures, *access, *power, True, "hub-2"),)
     assert platform.devices == (
         Device("pc_cpu01", 0, "cpu", (0, 1), 4, "CPUExecutionProvider", "mine", 65.0, 0),
         Device("pc_gpu", 0, "gpu", (), 1, "TensorrtExecutionProvider", "mine", 70.0, 1),
@@ -171,6 +174,21 @@ def test_bandwidth_and_latency() -> None:
     assert platform.bandwidth().tolist() == [[inf, 9e9, 12.5e6], [9e9, inf, 12.5e6], [12.5e6, 12.5e6, inf]]
     assert platform.latency().tolist() == [[0, 0, 1e-3], [0, 0, 1e-3], [1e-3, 1e-3, 0]]
     assert platform.bandwidth().dtype == platform.latency().dtype == np.float64
+
+
+def test_hosts_have_links_of_their_own_in_both_directions_unless_lines_say_otherwise() -> None:
+    platform = parse(
+        "a", "b, duplex=full", "c, duplex=half", "d, medium=wifi, duplex=half", "e, duplex=half, medium=wifi"
+    )
+    assert [(host.link, host.half_duplex) for host in platform.hosts] == [
+        ("a", False), ("b", False), ("c", True), ("wifi", True), ("wifi", True),
+    ]  # fmt: skip
+
+
+def test_what_is_left_of_a_medium_without_some_of_its_hosts_is_that_medium() -> None:
+    lines = ("a, medium=wifi, duplex=half", "b, medium=wifi, duplex=half", "c")
+    assert parse(*lines).without(("a",)) == parse(*lines[1:])
+    assert parse(*lines).without(("c", "b")) == parse(lines[0])
 
 
 def test_index() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from model.costs import links
 from model.platform import Platform
 from model.platform_file import KEYS
 from runtime.errors import CleaveError
@@ -53,6 +54,9 @@ def sentences(*lines: str) -> list[str]:
         ("a, slots=0-99999", "slots: '0-99999' is not a core or a rising range; write e.g. 0-5 or 0-2+4"),
         ("a, slots=0-2+2", "slots: '0-2+2' has a core twice"),
         ("a, arena=no", "arena: 'no' is neither on nor off"),
+        ("a, duplex=both", "duplex: 'both' is neither half nor full"),
+        ("a, medium=2.4 GHz", f"medium: '2.4 GHz' is not a name {NAME_RULE}"),
+        ("a, medium=a", "medium: 'a' is a host; give the medium a name of its own"),
         ("a, meter=rapl", f"meter: 'rapl' is not a meter; write e.g. {EXAMPLES}"),
         ("a, meter=csv:p.csv", "meter: 'csv:p.csv': the path of the file on the host starts with /"),
         ("a, threads=0", "threads: '0' is not a whole number from 1 to 9999"),
@@ -137,6 +141,30 @@ def test_lines_of_a_host_must_agree(key: str) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "here", "there"),
+    [
+        ("duplex=half", "duplex=full", "full", "half"),
+        ("duplex=half", "user=me", "full", "half"),
+        ("user=me", "duplex=half", "half", "full"),
+    ],
+)
+def test_hosts_of_a_medium_must_agree_on_its_duplex(first: str, second: str, here: str, there: str) -> None:
+    assert sentences(f"a, medium=wifi, {first}", "b, duplex=half", f"c, medium=wifi, {second}") == [
+        f"pf.txt:3: medium: 'wifi' is {here} duplex here, but {there} duplex on line 1; "
+        "state the same duplex= of all its hosts"
+    ]
+
+
+def test_each_host_of_a_medium_that_is_not_as_the_first_is_told_with_the_line_that_says_so() -> None:
+    lines = ("a, medium=wifi", "b, slots=0, medium=wifi", "b, slots=1, duplex=half", "c, duplex=half, medium=wifi")
+    assert sentences(*lines) == [
+        f"pf.txt:{number}: medium: 'wifi' is half duplex here, but full duplex on line 1; "
+        "state the same duplex= of all its hosts"
+        for number in (3, 4)
+    ]
+
+
 ATTACKS = [
     "-oProxyCommand=x",
     "-a",
@@ -158,7 +186,7 @@ ATTACKS = [
 @pytest.mark.parametrize("name", [*ATTACKS, "a" * 254])
 def test_hostile_names_are_refused(name: str) -> None:
     assert sentences(name) == [f"pf.txt:1: host: {name!r} is not a name {NAME_RULE}"]
-    for key in ("address", "user", "interface", "coefficients"):
+    for key in ("address", "user", "interface", "medium", "coefficients"):
         assert sentences(f"a, {key}={name}") == [f"pf.txt:1: {key}: {name!r} is not a name {NAME_RULE}"]
 
 
@@ -194,3 +222,6 @@ def assert_sound(platform: Platform) -> None:
     assert len({device.name for device in platform.devices}) == len(platform.devices) > 0
     assert (platform.bandwidth() > 0).all()
     assert np.isfinite(platform.latency()).all()
+    leave, enter, names = links(platform)
+    assert len({*names}) == len(names) > leave.max()
+    assert (leave != enter).all()
