@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model import history
-from model.arrays import GraphArrays, Ints
+from model.arrays import GraphArrays, Ints, ix
 from model.compiled import inlined, kernel
 from model.costs import CostArrays, Floats
 from model.events import Tasks
@@ -143,9 +143,9 @@ def _no_tasks(n: int, links: int) -> Tasks:
 @inlined
 def mark(b: Board, shard: int) -> None:
     """Something about a shard has changed."""
-    if b.marked[shard] != b.note[CHANGE]:
-        b.marked[shard] = b.note[CHANGE]
-        b.dirty[b.note[DIRTY]] = shard
+    if b.marked[ix(shard)] != b.note[CHANGE]:
+        b.marked[ix(shard)] = b.note[CHANGE]
+        b.dirty[ix(b.note[DIRTY])] = shard
         b.note[DIRTY] += 1
 
 
@@ -153,8 +153,8 @@ def mark(b: Board, shard: int) -> None:
 def insert(b: Board, shard: int, device: int) -> None:
     """A shard joins a program: those are in the order of the shards."""
     before = _last_on(b, device, shard)
-    after = b.begin[device] if before < 0 else b.after[before]
-    b.on[shard] = device
+    after = b.begin[ix(device)] if before < 0 else b.after[ix(before)]
+    b.on[ix(shard)] = device
     _follow(b, device, before, shard)
     _follow(b, device, shard, after)
 
@@ -162,23 +162,23 @@ def insert(b: Board, shard: int, device: int) -> None:
 @kernel()
 def _last_on(b: Board, device: int, shard: int) -> int:
     """The last shard before another one that is on a device; -1: there is none."""
-    task = b.task[shard]
+    task = b.task[ix(shard)]
     before = shard - 1
-    while before >= 0 and b.on[before] != device:
+    while before >= 0 and b.on[ix(before)] != device:
         before -= 1
-        if before < b.shards.ptr[task]:
+        if before < b.shards.ptr[ix(task)]:
             task -= 1
-            before = b.shards.end[task] - 1 if task >= 0 else -1
+            before = b.shards.end[ix(task)] - 1 if task >= 0 else -1
     return before
 
 
 @inlined
 def pull_out(b: Board, shard: int) -> None:
     """A shard leaves a program."""
-    before, after = b.before[shard], b.after[shard]
-    _follow(b, b.on[shard], before, after)
-    b.on[shard] = -1
-    take_out(b.history, b.number[shard])
+    before, after = b.before[ix(shard)], b.after[ix(shard)]
+    _follow(b, b.on[ix(shard)], before, after)
+    b.on[ix(shard)] = -1
+    take_out(b.history, b.number[ix(shard)])
     if before >= 0:
         mark(b, before)
     if after >= 0:
@@ -189,58 +189,58 @@ def pull_out(b: Board, shard: int) -> None:
 def _follow(b: Board, device: int, shard: int, after: int) -> None:
     """One shard after another one in a program; -1: its beginning, or end."""
     if after >= 0:
-        b.before[after] = shard
+        b.before[ix(after)] = shard
     if shard >= 0:
-        b.after[shard] = after
+        b.after[ix(shard)] = after
     else:
-        b.begin[device] = after
+        b.begin[ix(device)] = after
 
 
 @kernel()
 def link_around(g: GraphArrays, b: Board, shard: int) -> None:
     """Tasks of the segments that a shard and its neighbours are in."""
-    if b.on[shard] >= 0:
-        last = max(shard, b.after[shard])
-        head = b.before[shard] if b.before[shard] >= 0 else shard
+    if b.on[ix(shard)] >= 0:
+        last = max(shard, b.after[ix(shard)])
+        head = b.before[ix(shard)] if b.before[ix(shard)] >= 0 else shard
         while not _begins(b, head):
-            head = b.before[head]
+            head = b.before[ix(head)]
         while 0 <= head <= last:
-            if b.linked[head] != b.note[CHANGE]:
-                b.linked[head], b.behind[head] = b.note[CHANGE], _link_segment(g, b, head)
-            head = b.behind[head]
+            if b.linked[ix(head)] != b.note[CHANGE]:
+                b.linked[ix(head)], b.behind[ix(head)] = b.note[CHANGE], _link_segment(g, b, head)
+            head = b.behind[ix(head)]
 
 
 @inlined
 def _begins(b: Board, shard: int) -> bool:
     """Whether a segment begins with a shard: it waits for something, or comes after one that sends."""
-    return b.before[shard] < 0 or b.waits[shard] > 0 or b.sends[b.before[shard]] > 0
+    return b.before[ix(shard)] < 0 or b.waits[ix(shard)] > 0 or b.sends[ix(b.before[ix(shard)])] > 0
 
 
 @inlined
 def _link_segment(g: GraphArrays, b: Board, head: int) -> int:
     """The tasks of a segment, and of what its last shard sends; returns the shard that the next one begins with."""
-    shard, duration = head, b.work[head] + b.receives[head]
-    while b.after[shard] >= 0 and not _begins(b, b.after[shard]):
-        shard = b.after[shard]
-        duration += b.work[shard]
-        take_out(b.history, b.number[shard])
-    put(b.history, b.number[head], -1, duration, -1)
-    edge, following = 2 * b.number[head], b.after[shard]
-    if b.sends[shard] > 0:
+    shard, duration = head, b.work[ix(head)] + b.receives[ix(head)]
+    while b.after[ix(shard)] >= 0 and not _begins(b, b.after[ix(shard)]):
+        shard = b.after[ix(shard)]
+        duration += b.work[ix(shard)]
+        take_out(b.history, b.number[ix(shard)])
+    put(b.history, b.number[ix(head)], -1, duration, -1)
+    edge, following = 2 * b.number[ix(head)], b.after[ix(shard)]
+    if b.sends[ix(shard)] > 0:
         edge = _link_messages(g, b, shard, edge)
-    link(b.history, edge, -1 if following < 0 else b.number[following])
+    link(b.history, edge, -1 if following < 0 else b.number[ix(following)])
     return following
 
 
 @inlined
 def _link_messages(g: GraphArrays, b: Board, shard: int, edge: int) -> int:
     """A shard hands over its messages one after the other; returns the edge to what follows."""
-    task, n_devices = b.task[shard], len(b.scope)
-    for tensor in range(g.tensor_ptr[task], g.tensor_ptr[task + 1]):
-        slot = b.slot[tensor] + shard - b.shards.ptr[task]
+    task, n_devices = b.task[ix(shard)], len(b.scope)
+    for tensor in range(g.tensor_ptr[ix(task)], g.tensor_ptr[ix(task + 1)]):
+        slot = b.slot[ix(tensor)] + shard - b.shards.ptr[ix(task)]
         for device in range(n_devices):
-            if b.reader[slot * n_devices + device] >= 0:
-                send = b.first[slot] + STAGES * device + SEND
+            if b.reader[ix(slot * n_devices + device)] >= 0:
+                send = b.first[ix(slot)] + STAGES * device + SEND
                 link(b.history, edge, send)
                 edge = 2 * send
     return edge

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model import delta, history
-from model.arrays import GraphArrays, Ints
+from model.arrays import GraphArrays, Ints, ix
 from model.board import (
     CHANGE,
     COUNT,
@@ -82,7 +82,7 @@ def _begin(g: GraphArrays, c: CostArrays, b: Board, mapping: Shards) -> bool:
     for tensor in range(len(g.tensor_task)):
         _carry(g, c, b, tensor, True)
     for k in range(b.note[DIRTY]):
-        link_around(g, b, b.dirty[k])
+        link_around(g, b, b.dirty[ix(k)])
     if _countable(b):
         delta.propose(b.history)
         history.accept(b.history)
@@ -98,10 +98,14 @@ def propose(
     Then comes ``accept`` or ``reject``. UNCOUNTABLE where it could be more than ``LONGEST_S``: then only ``reject``.
     """
     s = b.shards
-    b.note[TASK], b.note[KIND], b.note[COUNT] = task, s.kind[task], s.end[task] - s.ptr[task]
+    b.note[TASK], b.note[KIND], b.note[COUNT] = task, s.kind[ix(task)], s.end[ix(task)] - s.ptr[ix(task)]
     for k in range(b.note[COUNT]):
-        shard = s.ptr[task] + k
-        b.kept[0, k], b.kept[1, k], b.kept[2, k] = s.device[shard], s.start[shard], s.stop[shard]
+        shard = s.ptr[ix(task)] + k
+        b.kept[0, ix(k)], b.kept[1, ix(k)], b.kept[2, ix(k)] = (
+            s.device[ix(shard)],
+            s.start[ix(shard)],
+            s.stop[ix(shard)],
+        )
     _change(g, c, b, task, kind, count, device, start, stop)
     if not _countable(b):
         return UNCOUNTABLE
@@ -134,18 +138,18 @@ def _change(
     b.moved[0], moved = task, 1
     for end in range(len(g.size) - g.n_layers):
         other = end if end < g.n_inputs else end + g.n_layers
-        if b.on[b.shards.ptr[other]] != b.shards.device[b.shards.ptr[other]]:
-            b.moved[moved], moved = other, moved + 1
+        if b.on[ix(b.shards.ptr[ix(other)])] != b.shards.device[ix(b.shards.ptr[ix(other)])]:
+            b.moved[ix(moved)], moved = other, moved + 1
     for k in range(moved):
-        _place(g, c, b, b.moved[k])
+        _place(g, c, b, b.moved[ix(k)])
     for k in range(moved):
-        for edge in range(g.edge_ptr[b.moved[k]], g.edge_ptr[b.moved[k] + 1]):
-            _carry(g, c, b, g.edge_tensor[edge], False)
+        for edge in range(g.edge_ptr[ix(b.moved[ix(k)])], g.edge_ptr[ix(b.moved[ix(k)] + 1)]):
+            _carry(g, c, b, g.edge_tensor[ix(edge)], False)
     for k in range(moved):
-        for tensor in range(g.tensor_ptr[b.moved[k]], g.tensor_ptr[b.moved[k] + 1]):
+        for tensor in range(g.tensor_ptr[ix(b.moved[ix(k)])], g.tensor_ptr[ix(b.moved[ix(k)] + 1)]):
             _carry(g, c, b, tensor, True)
     for k in range(b.note[DIRTY]):
-        link_around(g, b, b.dirty[k])
+        link_around(g, b, b.dirty[ix(k)])
 
 
 @inlined
@@ -166,30 +170,30 @@ def _spend(b: Board, of: Log, k: int, seconds: float) -> None:
 def _write(b: Board, task: int, kind: int, count: int, device: Ints, start: Ints, stop: Ints) -> None:
     """A task has other shards."""
     s = b.shards
-    for k in range(s.end[task] - s.ptr[task]):
-        s.device[s.ptr[task] + k] = -1
-    s.kind[task], s.end[task] = kind, s.ptr[task] + count
+    for k in range(s.end[ix(task)] - s.ptr[ix(task)]):
+        s.device[ix(s.ptr[ix(task)] + k)] = -1
+    s.kind[ix(task)], s.end[ix(task)] = kind, s.ptr[ix(task)] + count
     for k in range(count):
-        shard = s.ptr[task] + k
-        s.device[shard], s.start[shard], s.stop[shard] = device[k], start[k], stop[k]
+        shard = s.ptr[ix(task)] + k
+        s.device[ix(shard)], s.start[ix(shard)], s.stop[ix(shard)] = device[k], start[k], stop[k]
 
 
 @kernel()
 def _place(g: GraphArrays, c: CostArrays, b: Board, task: int) -> None:
     """The shards of a task join the programs of their devices."""
     s = b.shards
-    for shard in range(s.ptr[task], s.ptr[task + 1]):
-        if b.on[shard] >= 0:
-            b.scope[b.on[shard]] = b.note[CHANGE]
-        if b.on[shard] != s.device[shard]:
-            if b.on[shard] >= 0:
+    for shard in range(s.ptr[ix(task)], s.ptr[ix(task + 1)]):
+        if b.on[ix(shard)] >= 0:
+            b.scope[ix(b.on[ix(shard)])] = b.note[CHANGE]
+        if b.on[ix(shard)] != s.device[ix(shard)]:
+            if b.on[ix(shard)] >= 0:
                 pull_out(b, shard)
-            if s.device[shard] >= 0:
-                insert(b, shard, s.device[shard])
-        if b.on[shard] >= 0:
-            b.scope[b.on[shard]] = b.note[CHANGE]
-            seconds = seconds_of(c, task, b.on[shard], share_of(g, s, task, shard))
-            b.work[shard] = ticks(seconds)
+            if s.device[ix(shard)] >= 0:
+                insert(b, shard, s.device[ix(shard)])
+        if b.on[ix(shard)] >= 0:
+            b.scope[ix(b.on[ix(shard)])] = b.note[CHANGE]
+            seconds = seconds_of(c, task, b.on[ix(shard)], share_of(g, s, task, shard))
+            b.work[ix(shard)] = ticks(seconds)
             _spend(b, b.spent, shard, seconds)
             mark(b, shard)
         else:
@@ -199,85 +203,85 @@ def _place(g: GraphArrays, c: CostArrays, b: Board, task: int) -> None:
 @kernel()
 def _carry(g: GraphArrays, c: CostArrays, b: Board, tensor: int, all_devices: bool) -> None:
     """Messages with pieces of a tensor, to all devices or to those that this change has to do with."""
-    s, maker, n_devices = b.shards, g.tensor_task[tensor], len(b.scope)
-    for shard in range(s.ptr[maker], s.ptr[maker + 1]):
-        slot = b.slot[tensor] + shard - s.ptr[maker]
-        if s.device[shard] < 0 and b.sends[shard] == 0:
+    s, maker, n_devices = b.shards, g.tensor_task[ix(tensor)], len(b.scope)
+    for shard in range(s.ptr[ix(maker)], s.ptr[ix(maker + 1)]):
+        slot = b.slot[ix(tensor)] + shard - s.ptr[ix(maker)]
+        if s.device[ix(shard)] < 0 and b.sends[ix(shard)] == 0:
             continue
-        if s.device[shard] >= 0:
+        if s.device[ix(shard)] >= 0:
             _collect(g, b, tensor, shard, all_devices)
         for device in range(n_devices):
-            if all_devices or b.scope[device] == b.note[CHANGE]:
-                if s.device[shard] >= 0 and b.boxes.high[device, 0] > 0:
-                    size = size_of(g, tensor, b.boxes.low[device], b.boxes.high[device])
-                    _send(c, b, shard, slot, device, size, b.waiting[device])
-                elif b.reader[slot * n_devices + device] >= 0:
+            if all_devices or b.scope[ix(device)] == b.note[CHANGE]:
+                if s.device[ix(shard)] >= 0 and b.boxes.high[ix(device), 0] > 0:
+                    size = size_of(g, tensor, b.boxes.low[ix(device)], b.boxes.high[ix(device)])
+                    _send(c, b, shard, slot, device, size, b.waiting[ix(device)])
+                elif b.reader[ix(slot * n_devices + device)] >= 0:
                     _drop(c, b, shard, slot, device)
 
 
 @inlined
 def _collect(g: GraphArrays, b: Board, tensor: int, shard: int, all_devices: bool) -> None:
     """What devices need of a shard's piece of a tensor, and the first shard there that needs some."""
-    s, here, maker = b.shards, b.shards.device[shard], g.tensor_task[tensor]
+    s, here, maker = b.shards, b.shards.device[ix(shard)], g.tensor_task[ix(tensor)]
     along = held_axis(s, maker)
     b.boxes.high[:, 0] = 0
-    for use in range(g.use_ptr[tensor], g.use_ptr[tensor + 1]):
-        task, edge = g.use_task[use], g.use_edge[use]
-        for reader in range(s.ptr[task], s.end[task]):
-            device = s.device[reader]
-            if device != here and (all_devices or b.scope[device] == b.note[CHANGE]):
+    for use in range(g.use_ptr[ix(tensor)], g.use_ptr[ix(tensor + 1)]):
+        task, edge = g.use_task[ix(use)], g.use_edge[ix(use)]
+        for reader in range(s.ptr[ix(task)], s.end[ix(task)]):
+            device = s.device[ix(reader)]
+            if device != here and (all_devices or b.scope[ix(device)] == b.note[CHANGE]):
                 axis, low, high = needed(g, s, edge, task, reader)
                 if touches(s, maker, shard, along, device, axis, low, high):
-                    if b.boxes.high[device, 0] == 0:
-                        b.waiting[device] = reader
+                    if b.boxes.high[ix(device), 0] == 0:
+                        b.waiting[ix(device)] = reader
                     widen(g, s, b.boxes, device, tensor, shard, along, axis, low, high)
 
 
 @inlined
 def _send(c: CostArrays, b: Board, shard: int, slot: int, device: int, size: float, reader: int) -> None:
     """A message to a device, where one shard is the first to wait for it."""
-    h, source, message = b.history, b.shards.device[shard], slot * len(b.scope) + device
-    _spend(b, b.paid, message, 2 * (size / c.bandwidth[source, device] + c.latency[source, device]))
-    first = b.first[slot] + STAGES * device
+    h, source, message = b.history, b.shards.device[ix(shard)], slot * len(b.scope) + device
+    _spend(b, b.paid, message, 2 * (size / c.bandwidth[ix(source), ix(device)] + c.latency[ix(source), ix(device)]))
+    first = b.first[ix(slot)] + STAGES * device
     put(h, first + SEND, -1, send_ticks(c, source, size), -1)
     put(
         h,
         first + LEAVE,
-        c.leave[source, device],
+        c.leave[ix(source), ix(device)],
         leave_ticks(c, source, device, size),
-        ticks(c.latency[source, device]),
+        ticks(c.latency[ix(source), ix(device)]),
     )
-    put(h, first + ENTER, c.enter[source, device], enter_ticks(c, source, device, size), -1)
+    put(h, first + ENTER, c.enter[ix(source), ix(device)], enter_ticks(c, source, device, size), -1)
     link(h, 2 * (first + SEND) + 1, first + LEAVE)
     link(h, 2 * (first + LEAVE), first + ENTER)
-    link(h, 2 * (first + ENTER), b.number[reader])
-    if b.reader[message] < 0:
-        b.sends[shard] += 1
+    link(h, 2 * (first + ENTER), b.number[ix(reader)])
+    if b.reader[ix(message)] < 0:
+        b.sends[ix(shard)] += 1
         mark(b, shard)
-    elif b.reader[message] != reader or b.size[message] != size:
+    elif b.reader[ix(message)] != reader or b.size[ix(message)] != size:
         _wait(c, b, message, device, -1)
-    if b.reader[message] != reader or b.size[message] != size:
-        b.reader[message], b.size[message] = reader, size
+    if b.reader[ix(message)] != reader or b.size[ix(message)] != size:
+        b.reader[ix(message)], b.size[ix(message)] = reader, size
         _wait(c, b, message, device, 1)
 
 
 @inlined
 def _drop(c: CostArrays, b: Board, shard: int, slot: int, device: int) -> None:
     """There is a message no more."""
-    message, first = slot * len(b.scope) + device, b.first[slot] + STAGES * device
+    message, first = slot * len(b.scope) + device, b.first[ix(slot)] + STAGES * device
     _spend(b, b.paid, message, 0.0)
     for stage in range(STAGES):
         take_out(b.history, first + stage)
-    b.sends[shard] -= 1
+    b.sends[ix(shard)] -= 1
     mark(b, shard)
     _wait(c, b, message, device, -1)
-    b.reader[message] = -1
+    b.reader[ix(message)] = -1
 
 
 @inlined
 def _wait(c: CostArrays, b: Board, message: int, device: int, by: int) -> None:
     """A shard waits for a message more (1), or less (-1)."""
-    reader = b.reader[message]
-    b.waits[reader] += by
-    b.receives[reader] += by * receive_ticks(c, device, b.size[message])
+    reader = b.reader[ix(message)]
+    b.waits[ix(reader)] += by
+    b.receives[ix(reader)] += by * receive_ticks(c, device, b.size[ix(message)])
     mark(b, reader)
