@@ -1,0 +1,119 @@
+"""The raw measurements of a calibration: a file of JSON lines, one a bundle that was run, written whole or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Any
+
+from model.samples import SEGMENT, Footing, PartOf, Run, Sample
+from runtime.errors import CleaveError
+from runtime.trace import Memory
+
+__all__ = ["RUN", "SEGMENT", "Footing", "PartOf", "Run", "Sample", "Store", "opened"]
+
+HEAD = {"format": "cleave-samples", "version": 1}
+RUN = "run"
+"""Kind of a line that is a run of computing. Lines of other kinds are those of others."""
+
+
+class Store:
+    """A file of measurements that is open for more.
+
+    file:  where it is
+    lines: what it holds, in order, without the first line; a body has its ``kind``
+    """
+
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self.path, self._file = path, file
+        self.lines = self._read()
+
+    def add(self, kind: str, body: dict[str, Any]) -> None:
+        """One line more, in one write: whatever happens, it is in the file or it is not."""
+        line = {"kind": kind, **body}
+        self._file.write(_line(line))
+        os.fsync(self._file.fileno())
+        self.lines.append(line)
+
+    def of_kind(self, kind: str) -> list[dict[str, Any]]:
+        """Bodies of one kind."""
+        return [line for line in self.lines if line["kind"] == kind]
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs of computing; ``CleaveError`` where a line is none of this version's."""
+        return [_run(body, str(self.path)) for body in self.of_kind(RUN)]
+
+    def add_run(self, run: Run) -> None:
+        """Keep a run."""
+        self.add(RUN, asdict(run))
+
+    def _read(self) -> list[dict[str, Any]]:
+        """What is there. A last line that a crash has cut short is taken away."""
+        whole, _, rest = self._file.read().rpartition(b"\n")
+        if rest:
+            self._file.truncate(len(whole) + bool(whole))
+        lines = [self._parsed(number, line) for number, line in enumerate(whole.splitlines(), 1)]
+        if not lines:
+            self._file.write(_line(HEAD))
+            return []
+        if lines[0] != HEAD:
+            raise CleaveError(f"{self.path}: is no {HEAD['format']} of version {HEAD['version']}; name another folder")
+        return lines[1:]
+
+    def _parsed(self, number: int, line: bytes) -> dict[str, Any]:
+        try:
+            body = json.loads(line)
+            if isinstance(body, dict) and (number == 1 or "kind" in body):
+                return body
+        except ValueError:
+            pass
+        raise CleaveError(f"{self.path}:{number}: is no line that a calibration writes; remove it, or the file")
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Store]:
+    """The file, made where there is none, for this process alone. ``CleaveError`` where that cannot be."""
+    try:
+        with path.open("ab+", buffering=0) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CleaveError(
+                    f"{path}: another calibration writes there; wait for it, or name another folder"
+                ) from None
+            file.seek(0)
+            yield Store(path, file)
+    except OSError as error:
+        raise CleaveError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _line(body: dict[str, Any]) -> bytes:
+    return (json.dumps(body, separators=(",", ":")) + "\n").encode()
+
+
+def _run(body: dict[str, Any], where: str) -> Run:
+    try:
+        plain = {key: value for key, value in body.items() if key not in ("kind", "ranks", "samples", "latencies_s")}
+        return Run(
+            **plain,
+            latencies_s=tuple(body["latencies_s"]),
+            ranks=tuple(_footing(rank) for rank in body["ranks"]),
+            samples=tuple(_sample(sample) for sample in body["samples"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CleaveError(f"{where}: holds a run that this version cannot read ({error!r}); remove the file") from error
+
+
+def _footing(body: dict[str, Any]) -> Footing:
+    return Footing(**{**body, "memory": body["memory"] and Memory(**body["memory"])})
+
+
+def _sample(body: dict[str, Any]) -> Sample:
+    parts = tuple(PartOf(**part) for part in body["parts"])
+    return Sample(**{**body, "parts": parts, "times_s": tuple(body["times_s"])})

@@ -1,0 +1,99 @@
+"""What a calibration measures: bundles that were run, and the seconds of each of their segments. Plain data.
+
+Coefficients are fitted to these, whoever measured them; ``dse.calibrate.samples`` keeps them in a file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from runtime.trace import Memory
+
+SEGMENT = "segment"
+"""Kind of a sample: the times of one segment."""
+
+
+@dataclass(frozen=True)
+class PartOf:
+    """One shard that a segment computes: a layer's ``start <= i < stop`` along ``axis``, as ``mapping.Shard`` has it.
+
+    layer: index into ``Graph.layers``. A whole layer is the channels ``0..extent``.
+    """
+
+    layer: int
+    axis: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One segment, measured.
+
+    kind:    ``SEGMENT``
+    device:  type of the device, as the coefficient file of that type is called
+    network: name of the graph
+    parts:   what the segment computes, in order
+    times_s: seconds of each measured frame, in order; those before them, which warm up, are left out
+    """
+
+    kind: str
+    device: str
+    network: str
+    parts: tuple[PartOf, ...]
+    times_s: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Footing:
+    """What one rank of a run held, and what it took: bytes, and seconds of one frame.
+
+    weights_bytes, activations_bytes, messages_bytes: by the account of ``model.spending``
+    buffers_bytes: of all buffers of its plan, whether they are sent or only passed from segment to segment
+    segments:      how many it has
+    peak_bytes, memory: resident, as the rank itself says
+    processor_s:   processor time of a frame, mean
+    """
+
+    device: str
+    weights_bytes: float
+    activations_bytes: float
+    messages_bytes: float
+    buffers_bytes: float
+    segments: int
+    peak_bytes: int
+    memory: Memory | None
+    processor_s: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """One bundle, measured.
+
+    key:      what was run and on what: two runs of one key are measurements of the same thing
+    device, network: as the samples have them
+    target:   what its programs are written in
+    model:    hash of the file of the network
+    what:     which design this is of, for a person: ``whole``, ``alone``, ``split 1/3`` …
+    date:     when it began, ISO 8601, UTC
+    host:     name of the host that was measured
+    command:  how to do it again, about
+    conditions: that it depends on, as text
+    latencies_s: of each frame, in order
+    ranks:    what each took
+    samples:  its segments
+    """
+
+    key: str
+    device: str
+    network: str
+    target: str
+    model: str
+    what: str
+    date: str
+    host: str
+    command: str
+    conditions: dict[str, str]
+    latencies_s: tuple[float, ...]
+    ranks: tuple[Footing, ...]
+    samples: tuple[Sample, ...] = field(repr=False)
