@@ -4,16 +4,22 @@ Time follows Eq. 4.7 of the thesis (hybrid CNN partitioning, 2023), ``time = MAC
 coefficient for each kind of layer and unit, two for convolutions (Winograd and im2col), and a fixed cost a layer.
 Memory follows Eq. 4.9 with a coefficient of its own for weights, activations and message buffers. Energy follows
 Eq. 4.10 with a power for each kind of layer.
+
+A calibrated set has more than a coefficient a kind: a table of the kernels that were measured, by signature, what it
+gains to compute neighbours in one segment, and the errors to expect (``model.fitting`` makes them and says how they add
+up to the time of a segment).
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
+from model import boxes, records
 from model.graph import Graph, Layer
 from model.macs import VIEWS
 from runtime.errors import CleaveError
@@ -51,6 +57,15 @@ def kind(graph: Graph, layer: Layer) -> str:
     return _KIND_OF.get(layer.op, "other")
 
 
+def pair(graph: Graph, producer: Layer, consumer: Layer) -> str:
+    """Which gain an edge between two layers of a segment has: ``conv>activation``; all convolutions are one kind."""
+    return ">".join(kind(graph, layer).split("_")[0] for layer in (producer, consumer))
+
+
+PARTNERS = tuple(dict.fromkeys(kind.split("_")[0] for kind in KINDS))
+"""Kinds as they stand in a pair."""
+
+
 def _winograd(graph: Graph, layer: Layer) -> bool:
     """3x3 convolutions with stride 1 and no groups are what kernels compute by Winograd's algorithm."""
     a = layer.attributes
@@ -61,16 +76,36 @@ def _winograd(graph: Graph, layer: Layer) -> bool:
 
 @dataclass(frozen=True)
 class LayerCost:
-    """One kind of layer on one unit.
+    """One kind of layer on one unit: ``overhead_s + macs / (frequency_hz * macs_per_cycle) + s_per_byte * bytes``.
 
     macs_per_cycle: the coefficient of Eq. 4.7, more than 0
     overhead_s: fixed time of one layer, whatever its size
     power_w:    drawn while it runs
+    s_per_byte: of what the layer reads and writes, weights too
+    error:      relative error to expect of a layer that was not measured, held out; None: unknown
     """
 
     macs_per_cycle: float
     overhead_s: float
     power_w: float
+    s_per_byte: float = 0.0
+    error: float | None = None
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A layer as it was measured on one unit, in a segment of its own.
+
+    op:      its operator, for a person
+    whole_s: seconds of the whole layer
+    splits:  by axis, seconds of a shard with a share ``x`` of the axis: fixed and slope, ``fixed + slope * x``
+    error:   relative error of ``whole_s`` to expect; None: unknown
+    """
+
+    op: str
+    whole_s: float
+    splits: dict[int, tuple[float, float]] = field(default_factory=dict)
+    error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +120,11 @@ class UnitCost:
     memory_bias_bytes: of a rank that does nothing: interpreter, libraries
     send_s, receive_s: processor time of a message, LogGP's overhead; send_s_per_byte, receive_s_per_byte: of a byte
     gap_s: of the link, between two messages; 0: unknown, like the four before
+    kernels: measured layers by signature (``model.signature``); they come before what ``layers`` says
+    gains:   by pair of kinds (``pair``), what an edge inside a segment saves: seconds, and seconds a byte of the tensor
+    segment_error: relative error of a segment's time to expect, cross-validated; None: unknown
+    idle_w:  what the unit's host draws when it does nothing; None: unknown
+    send_j_per_byte, receive_j_per_byte: energy of a byte sent and received, on top of what the time of it takes
     """
 
     frequency_hz: float
@@ -100,22 +140,37 @@ class UnitCost:
     send_s_per_byte: float = 0.0
     receive_s_per_byte: float = 0.0
     gap_s: float = 0.0
+    kernels: dict[str, Kernel] = field(default_factory=dict)
+    gains: dict[str, tuple[float, float]] = field(default_factory=dict)
+    segment_error: float | None = None
+    idle_w: float | None = None
+    send_j_per_byte: float = 0.0
+    receive_j_per_byte: float = 0.0
 
 
 @dataclass(frozen=True)
 class Coefficients:
-    """A set for one kind of board. ``calibrated``: measured on the user's cluster, not fitted to published figures."""
+    """A set for one kind of board. ``calibrated``: measured on the user's cluster, not fitted to published figures.
+
+    measured: where, when, how and with what it was measured, and what was left over; empty in a set that was not
+    """
 
     name: str
     calibrated: bool
     provenance: str
     units: dict[str, UnitCost]
+    measured: dict[str, Any] = field(default_factory=dict)
 
     def unit(self, unit: str) -> UnitCost:
         """The figures of ``cpu`` or ``gpu``; ``CleaveError`` when the set has none."""
         if unit not in self.units:
             raise CleaveError(f"coefficients '{self.name}' have no figures for a {unit} (only {', '.join(self.units)})")
         return self.units[unit]
+
+    def to_json(self) -> str:
+        """The set as text that ``parse`` reads; what is unknown or stands at its default is left out."""
+        body = {"format": FORMAT, "version": VERSION, **records.plain(self)}
+        return json.dumps(body, indent=1, allow_nan=False) + "\n"
 
 
 @cache
@@ -137,24 +192,32 @@ def shipped() -> list[str]:
 
 
 def parse(text: str, where: str) -> Coefficients:
-    """Read a set; ``CleaveError`` says what is missing, and where."""
+    """Read a set; ``CleaveError`` says everything that is wrong, and where."""
     try:
         body = json.loads(text)
-        if body["format"] != FORMAT or body["version"] != VERSION:
-            raise CleaveError(f"{where}: is no {FORMAT} of version {VERSION}")
-        units = {name: _unit(unit, f"{where}: {name}") for name, unit in body["units"].items()}
-        return Coefficients(body["name"], bool(body["calibrated"]), body["provenance"], units)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CleaveError(f"{where}: is no coefficient file that this version can read ({error!r})") from error
+    except ValueError as error:
+        raise CleaveError(f"{where}: is no coefficient file: {error}") from error
+    if not isinstance(body, dict) or (body.pop("format", None), body.pop("version", None)) != (FORMAT, VERSION):
+        raise CleaveError(f"{where}: is no {FORMAT} of version {VERSION}")
+    found = records.read(Coefficients, body, where)
+    problems = [p for name, unit in found.units.items() for p in _problems(unit, f"{where}: units.{name}")]
+    if problems:
+        raise CleaveError(*problems[: records.MOST])
+    return found
 
 
-def _unit(body: dict, where: str) -> UnitCost:
-    missing = [k for k in KINDS if k not in body["layers"]]
-    if missing:
-        raise CleaveError(f"{where}: no coefficient for {', '.join(missing)}")
-    layers = {k: LayerCost(**body["layers"][k]) for k in KINDS}
-    rest = {key: value for key, value in body.items() if key != "layers"}
-    unit = UnitCost(layers=layers, **rest)
-    if min(unit.frequency_hz, unit.threads, *[c.macs_per_cycle for c in layers.values()]) <= 0:
-        raise CleaveError(f"{where}: frequency_hz, threads and macs_per_cycle must be more than 0")
-    return unit
+def _problems(unit: UnitCost, where: str) -> list[str]:
+    """What is wrong with a unit whose fields are all there."""
+    missing = [k for k in KINDS if k not in unit.layers]
+    unknown = [k for k in unit.layers if k not in KINDS]
+    found = [f"{where}.layers: no coefficient for {', '.join(missing)}"] if missing else []
+    found += [f"{where}.layers: '{k}' is no kind of layer (they are {', '.join(KINDS)})" for k in unknown]
+    if min(unit.frequency_hz, unit.threads, *[c.macs_per_cycle for c in unit.layers.values()]) <= 0:
+        found.append(f"{where}: frequency_hz, threads and macs_per_cycle must be more than 0")
+    for name, kernel in unit.kernels.items():
+        for axis in set(kernel.splits) - set(range(boxes.KINDS)):
+            found.append(f"{where}.kernels.{name}: there is no axis {axis} to split")
+    for name in unit.gains:
+        if len(ends := name.split(">")) != 2 or set(ends) - set(PARTNERS):
+            found.append(f"{where}.gains: '{name}' is no pair of kinds, such as conv>activation")
+    return found

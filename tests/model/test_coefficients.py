@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,39 +82,107 @@ def put(value: Any, *path: str) -> Callable[[dict], None]:
     return change
 
 
-POSITIVE = r"mine.json: cpu: frequency_hz, threads and macs_per_cycle must be more than 0"
-UNREADABLE = r"mine.json: is no coefficient file that this version can read"
+POSITIVE = r"^mine.json: units.cpu: frequency_hz, threads and macs_per_cycle must be more than 0$"
+NUMBER = "must be a number of at least 0, not"
+KERNEL = {"op": "Conv", "whole_s": 1e-3, "splits": {"1": [1e-4, 9e-4]}, "error": 0.02}
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (put("cleave-plan", "format"), r"mine.json: is no cleave-coefficients of version 1"),
-        (put(2, "version"), r"mine.json: is no cleave-coefficients of version 1"),
-        (without("units", "cpu", "layers", "fc"), r"mine.json: cpu: no coefficient for fc"),
-        (without("provenance"), UNREADABLE),
-        (without("units"), UNREADABLE),
-        (without("units", "cpu", "threads"), UNREADABLE),
-        (without("units", "cpu", "layers", "fc", "power_w"), UNREADABLE),
-        (put(1.0, "units", "cpu", "speed"), UNREADABLE),
-        (put(1.0, "units", "cpu", "layers", "fc", "speed"), UNREADABLE),
-        (put([], "units"), UNREADABLE),
-        (put("fast", "units", "cpu", "frequency_hz"), UNREADABLE),
+        (put("cleave-plan", "format"), r"^mine.json: is no cleave-coefficients of version 1$"),
+        (put(2, "version"), r"^mine.json: is no cleave-coefficients of version 1$"),
+        (without("units", "cpu", "layers", "fc"), r"^mine.json: units.cpu.layers: no coefficient for fc$"),
+        (put({}, "units", "cpu", "layers", "gru"), r"^mine.json: units.cpu.layers.gru: has no 'macs_per_cycle'$"),
+        (without("provenance"), r"^mine.json: has no 'provenance'$"),
+        (without("units"), r"^mine.json: has no 'units'$"),
+        (without("units", "cpu", "threads"), r"^mine.json: units.cpu: has no 'threads'$"),
+        (without("units", "cpu", "layers", "fc", "power_w"), r"^mine.json: units.cpu.layers.fc: has no 'power_w'$"),
+        (
+            put(1.0, "units", "cpu", "speed"),
+            r"^mine.json: units.cpu: 'speed' is not known \(known: frequency_hz, .*\)$",
+        ),
+        (put(1.0, "units", "cpu", "layers", "fc", "speed"), r"units.cpu.layers.fc: 'speed' is not known"),
+        (put([], "units"), r"^mine.json: units: must be an object, not \[\]$"),
+        (put("fast", "units", "cpu", "frequency_hz"), rf"units.cpu.frequency_hz: {NUMBER} 'fast'$"),
+        (put(True, "units", "cpu", "frequency_hz"), rf"units.cpu.frequency_hz: {NUMBER} True$"),
+        (put(float("nan"), "units", "cpu", "send_s"), rf"units.cpu.send_s: {NUMBER} nan$"),
+        (put(1.5, "units", "cpu", "threads"), r"units.cpu.threads: must be a whole number of at least 0, not 1.5$"),
         (put(0.0, "units", "cpu", "frequency_hz"), POSITIVE),
         (put(0, "units", "cpu", "threads"), POSITIVE),
-        (put(-1.0, "units", "cpu", "layers", "fc", "macs_per_cycle"), POSITIVE),
+        (put(0, "units", "cpu", "layers", "fc", "macs_per_cycle"), POSITIVE),
+        (put(-1.0, "units", "cpu", "layers", "fc", "macs_per_cycle"), rf"layers.fc.macs_per_cycle: {NUMBER} -1.0$"),
+        (put(1, "calibrated"), r"^mine.json: calibrated: must be true or false, not 1$"),
+        (put([], "units", "cpu", "kernels"), r"units.cpu.kernels: must be an object, not \[\]$"),
+        (put({"Conv-1": {"op": "Conv"}}, "units", "cpu", "kernels"), r"kernels.Conv-1: has no 'whole_s'$"),
+        (
+            put({"C": KERNEL | {"splits": {"1": [1]}}}, "units", "cpu", "kernels"),
+            r"splits.1: must be a list of 2 numbers",
+        ),
+        (
+            put({"C": KERNEL | {"splits": {"x": [1, 1]}}}, "units", "cpu", "kernels"),
+            r"splits: 'x' must be a whole number",
+        ),
+        (put({"C": KERNEL | {"splits": {"7": [1, 1]}}}, "units", "cpu", "kernels"), r"C: there is no axis 7 to split$"),
+        (put({"C": KERNEL | {"whole_s": None}}, "units", "cpu", "kernels"), rf"C.whole_s: {NUMBER} None$"),
+        (
+            put({"conv": [0, 0]}, "units", "cpu", "gains"),
+            r"gains: 'conv' is no pair of kinds, such as conv>activation$",
+        ),
+        (put({"conv>gru": [0, 0]}, "units", "cpu", "gains"), r"gains: 'conv>gru' is no pair of kinds"),
+        (put({"conv>pool": [0, -1]}, "units", "cpu", "gains"), rf"gains.conv>pool: {NUMBER} -1$"),
+        (put("small", "units", "cpu", "segment_error"), rf"segment_error: {NUMBER} 'small'$"),
+        (put([], "measured"), r"^mine.json: measured: must be an object, not \[\]$"),
     ],
 )
 def test_a_wrong_set_is_refused(change: Callable[[dict], None], sentence: str) -> None:
     whole = body()
     change(whole)
-    with pytest.raises(CleaveError, match=sentence):
+    with pytest.raises(CleaveError, match=re.compile(sentence, re.MULTILINE)):
         coefficients.parse(json.dumps(whole), "mine.json")
+
+
+def test_everything_that_is_wrong_is_said_at_once() -> None:
+    whole = body()
+    del whole["provenance"]
+    whole["units"]["cpu"] |= {"threads": "all", "send_s": -1}
+    with pytest.raises(CleaveError) as error:
+        coefficients.parse(json.dumps(whole), "mine.json")
+    assert len(error.value.sentences) == 3
+
+
+def test_no_more_is_said_than_one_can_read() -> None:
+    whole = body()
+    whole["units"]["cpu"]["kernels"] = {f"Conv-{k}": 1 for k in range(100)}
+    with pytest.raises(CleaveError) as error:
+        coefficients.parse(json.dumps(whole), "mine.json")
+    assert error.value.sentences[-1] == f"mine.json: and {100 - len(error.value.sentences) + 1} more like these"
+    assert len(error.value.sentences) < 30
+
+
+def test_a_calibrated_set_is_written_as_it_is_read() -> None:
+    whole = body()
+    whole["units"]["cpu"] |= {"kernels": {"Conv-0123": KERNEL}, "gains": {"conv>activation": [1e-6, 2e-10]}}
+    whole["units"]["cpu"] |= {"segment_error": 0.05, "idle_w": 2.5, "send_j_per_byte": 1e-9}
+    whole["units"]["cpu"]["layers"]["fc"] |= {"s_per_byte": 1e-10, "error": 0.2}
+    whole["measured"] = {"hosts": ["pi0"], "residuals": {"mean": 0.01}}
+    found = coefficients.parse(json.dumps(whole), "mine.json")
+    assert found.unit("cpu").kernels == {"Conv-0123": coefficients.Kernel("Conv", 1e-3, {1: (1e-4, 9e-4)}, 0.02)}
+    assert found.unit("cpu").gains == {"conv>activation": (1e-6, 2e-10)}
+    assert json.loads(found.to_json()) == whole
+    assert coefficients.parse(found.to_json(), "again") == found
+
+
+@pytest.mark.parametrize("name", coefficients.shipped())
+def test_a_shipped_set_is_written_as_it_is_read(name: str) -> None:
+    found = coefficients.load(name)
+    assert coefficients.parse(found.to_json(), name) == found
+    assert found.unit("cpu").kernels == found.unit("cpu").gains == found.measured == {}
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{"])
 def test_a_file_of_something_else_is_no_set(text: str) -> None:
-    with pytest.raises(CleaveError, match=UNREADABLE):
+    with pytest.raises(CleaveError, match=r"^mine.json: is no (coefficient file: |cleave-coefficients of version 1$)"):
         coefficients.parse(text, "mine.json")
 
 
@@ -150,6 +219,13 @@ def conv(kernel: tuple[int, ...], group: int = 1, op: str = "Conv", **attributes
 def test_which_coefficient_prices_a_layer(layer: tuple[NodeProto, dict], kind: str, tmp_path: Path) -> None:
     graph = graph_of(tmp_path, network([layer[0]], {"x": (1, 4, 9, 9)}, ["y"], layer[1]))
     assert coefficients.kind(graph, graph.layers[0]) == kind
+
+
+def test_the_gain_of_an_edge_goes_by_the_kinds_at_its_ends(tmp_path: Path) -> None:
+    conv_, weights = conv((3, 3))
+    graph = graph_of(tmp_path, network([conv_, node("Relu", ["y"], ["z"])], {"x": (1, 4, 9, 9)}, ["z"], weights))
+    assert coefficients.pair(graph, *graph.layers) == "conv>activation"
+    assert set(coefficients.pair(graph, *graph.layers).split(">")) <= set(coefficients.PARTNERS)
 
 
 @pytest.mark.parametrize("op", ["Gemm", "MatMul"])
