@@ -42,11 +42,13 @@ class Form:
 
     join:   where the parts of a layer are put together, ``USE`` (where they are used) or ``GATHER`` (as AutoDiCE does)
     target: what the programs are written in
+    borders: indices of layers of the network that begin a segment, though they need not
     note:   what else ``bundle.json`` keeps of where the mapping comes from, plain data
     """
 
     join: str = USE
     target: str = render.PYTHON
+    borders: tuple[int, ...] = ()
     note: dict[str, Any] = field(default_factory=dict)
 
 
@@ -89,18 +91,24 @@ def write_bundle(
 def fill(folder: Path, graph: Graph, platform: Platform, mapping: Mapping, origin: Source, form: Form = PLAIN) -> Plan:
     """Write a bundle of a checked mapping into an existing folder; returns its plan."""
     (folder / "mapping.json").write_text(mapping.to_json(graph, platform))
-    graph, mapping = _joined(graph, mapping, form)
+    graph, mapping, borders = _joined(graph, mapping, form)
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # hashing and copying need no interpreter
         source_hash = pool.submit(lambda: origin.blake3)
-        planned = plan(graph, platform, mapping)
+        planned = plan(graph, platform, mapping, borders)
         render.write(render.render(planned.plan, form.target), folder)
         hashes = _write_segments(pool, folder, graph, planned, apart=form.target == render.CPP)
+    cnn = {"path": str(origin.path), "blake3": source_hash.result(), "folded": origin.folded, "shapes": origin.shapes}
+    body = {"cnn": cnn, "platform": platform.name, **asdict(form)}
+    describe(folder, body, hashes)
+    return planned.plan
+
+
+def describe(folder: Path, body: dict[str, Any], hashes: dict[str, str]) -> None:
+    """Write ``bundle.json``: what is said of a bundle, and a hash of every file that there is; some may be known."""
     names = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
     files = {name: hashes.get(name) or file_hash(folder / name) for name in names}
-    cnn = {"path": str(origin.path), "blake3": source_hash.result(), "folded": origin.folded, "shapes": origin.shapes}
-    body = {"format": FORMAT, "version": VERSION, "cnn": cnn, "platform": platform.name, **asdict(form), "files": files}
-    (folder / "bundle.json").write_text(json.dumps(body, indent=1) + "\n")
-    return planned.plan
+    whole = {"format": FORMAT, "version": VERSION, **body, "files": files}
+    (folder / "bundle.json").write_text(json.dumps(whole, indent=1) + "\n")
 
 
 def is_there(
@@ -112,14 +120,17 @@ def is_there(
         text = (folder / "plan.json").read_text()
     except (CleaveError, OSError):
         return False
-    graph, mapping = _joined(graph, mapping, form)
+    graph, mapping, borders = _joined(graph, mapping, form)
     same = (made_from.blake3, made) == (origin.blake3, form)
-    return same and text == plan(graph, platform, mapping).plan.to_json()
+    return same and text == plan(graph, platform, mapping, borders).plan.to_json()
 
 
-def _joined(graph: Graph, mapping: Mapping, form: Form) -> tuple[Graph, Mapping]:
-    """What is lowered: where parts are gathered, with the layers that do it."""
-    return gathered(graph, mapping) if form.join == GATHER else (graph, mapping)
+def _joined(graph: Graph, mapping: Mapping, form: Form) -> tuple[Graph, Mapping, set[int]]:
+    """What is lowered, and its borders: where parts are gathered, with the layers that do it."""
+    names = [graph.layers[index].name for index in form.borders]
+    if form.join == GATHER:
+        graph, mapping = gathered(graph, mapping)
+    return graph, mapping, {graph.by_name[name].index for name in names}
 
 
 def _write_segments(pool: Executor, folder: Path, graph: Graph, planned: Planned, apart: bool) -> dict[str, str]:
@@ -144,7 +155,8 @@ def read_bundle(bundle: Path) -> tuple[Source, Form]:
         if body["format"] != FORMAT or body["version"] != VERSION:
             raise CleaveError(f"{file}: is no {FORMAT} of version {VERSION}")
         shapes = {name: tuple(shape) for name, shape in cnn["shapes"].items()}
-        form = Form(**{name: body[name] for name in asdict(PLAIN) if name in body})
+        given = {name: body[name] for name in asdict(PLAIN) if name in body}
+        form = Form(**{**given, "borders": tuple(given.get("borders", ()))})
         return Source(Path(cnn["path"]), cnn["folded"], shapes, cnn["blake3"]), form
     except OSError as error:
         raise CleaveError(f"{bundle}: is no bundle (no bundle.json in it); make one with dse generate") from error

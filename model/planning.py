@@ -1,12 +1,14 @@
 """From a lowered mapping to the ``Plan`` that ranks execute: segments, steps and buffers.
 
 A segment is a maximal run of shards on one rank between communications. It ends before a shard that waits for a
-message, and after a shard whose output is sent, so that a tensor leaves as soon as it exists.
+message, and after a shard whose output is sent, so that a tensor leaves as soon as it exists. More borders can be asked
+for, to measure parts of a network apart.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 
 from model import boxes, pieces
 from model.arrays import GraphArrays, arrays, tensor_names
@@ -26,9 +28,35 @@ class Planned:
     pieces: dict[str, Piece]
 
 
-def plan(graph: Graph, platform: Platform, mapping: Mapping) -> Planned:
-    """Lower a checked mapping to a plan. Ranks are the devices that take part, in platform order."""
-    return _Planner(graph, platform, mapping).planned()
+def plan(graph: Graph, platform: Platform, mapping: Mapping, borders: Collection[int] = ()) -> Planned:
+    """Lower a checked mapping to a plan. Ranks are the devices that take part, in platform order.
+
+    borders: indices of layers whose every shard begins a segment of its own, though it need not
+    """
+    return _Planner(graph, platform, mapping, frozenset(borders)).planned()
+
+
+def seat(platform: Platform, device: int, number: int, reads_meter: bool = False) -> RankPlan:
+    """A rank on a device that has nothing to do yet. reads_meter: of the host, where there is one"""
+    on = platform.devices[device]
+    host = platform.hosts[on.host]
+    return RankPlan(
+        rank=number,
+        device=on.name,
+        host=host.name,
+        address=host.address,
+        cores=on.cores,
+        threads=on.threads,
+        provider=on.provider,
+        inputs=(),
+        outputs=(),
+        buffers=(),
+        steps=(),
+        arena=on.arena,
+        meter=host.meter if reads_meter else None,
+        idle_w=host.idle_power_w,
+        busy_w=on.power_w,
+    )
 
 
 @dataclass(eq=False)
@@ -107,8 +135,8 @@ class _Rank:
 class _Planner:
     """Walks through all shards in topological order, as every rank will."""
 
-    def __init__(self, graph: Graph, platform: Platform, mapping: Mapping) -> None:
-        self.graph, self.platform = graph, platform
+    def __init__(self, graph: Graph, platform: Platform, mapping: Mapping, borders: frozenset[int]) -> None:
+        self.graph, self.platform, self.borders = graph, platform, borders
         self.g: GraphArrays = arrays(graph)
         self.names = tensor_names(graph)
         self.shards: Shards = shards_of(self.g, mapping)
@@ -179,6 +207,8 @@ class _Planner:
         return Piece(held.tensor, box, held.terms)
 
     def _compute(self, rank: _Rank, layer: Layer, task: int, shard: int) -> None:
+        if layer.index in self.borders:
+            rank.open = None
         segment = rank.segment()
         kind, part = boxes.CHANNELS, (0, extent(self.graph, layer))
         if not self._alone(task):
@@ -236,24 +266,14 @@ class _Planner:
         return tuple(self._buffer(piece, rank.within.get(piece)) for piece in in_order)
 
     def _rank_plan(self, number: int, rank: _Rank) -> RankPlan:
-        device = self.platform.devices[rank.device]
-        host = self.platform.hosts[device.host]
-        return RankPlan(
-            rank=number,
-            device=device.name,
-            host=host.name,
-            address=host.address,
-            cores=device.cores,
-            threads=device.threads,
-            provider=device.provider,
+        host = self.platform.devices[rank.device].host
+        bare = seat(self.platform, rank.device, number, reads_meter=number == self._first_rank(host))
+        return replace(
+            bare,
             inputs=tuple(rank.inputs),
             outputs=tuple(rank.outputs),
             buffers=self._buffers(rank),
             steps=self._steps(number, rank),
-            arena=device.arena,
-            meter=host.meter if number == self._first_rank(device.host) else None,
-            idle_w=host.idle_power_w,
-            busy_w=device.power_w,
         )
 
     def _first_rank(self, host: int) -> int:
