@@ -13,7 +13,17 @@ import pytest
 from blake3 import blake3
 
 from codegen import slicing
-from codegen.bundle import check_source, model_hash, read_source, source, write_bundle
+from codegen.bundle import (
+    JOINS,
+    Form,
+    check_source,
+    is_there,
+    model_hash,
+    read_bundle,
+    read_source,
+    source,
+    write_bundle,
+)
 from codegen.render import DEVICE_FILES
 from codegen.verify import verify
 from model.graph import Graph
@@ -239,3 +249,16 @@ def test_programs_need_no_buffers_of_mpi(options: Options, tmp_path: Path) -> No
         program.write_text(program.read_text().replace("Send_init", "Ssend_init"))
         run(bundle, options, timeout_s=60)
         assert verify(bundle, graph.path, frames=2).passed
+
+
+@pytest.mark.parametrize("join", JOINS)
+def test_borders_are_part_of_what_a_bundle_is_made_from(join: str, graph: Graph, tmp_path: Path) -> None:
+    mapping, origin = random_mapping(random.Random(0), graph, DEVICES), source(graph, False, {})
+    form = Form(join, borders=(2, 3))
+    made = write_bundle(graph, CLUSTER, mapping, origin, tmp_path / "out", False, form)
+    assert read_bundle(tmp_path / "out")[1] == form
+    assert is_there(tmp_path / "out", graph, CLUSTER, mapping, origin, form)
+    assert not is_there(tmp_path / "out", graph, CLUSTER, mapping, origin, Form(join))
+    begun = {run.parts[0].layer for rank in made.ranks for run in rank.runs}
+    assert {graph.layers[i].name for i in form.borders} <= begun
+    assert verify(tmp_path / "out", graph.path, frames=1).passed

@@ -19,13 +19,17 @@ from model.planning import Planned, plan
 from runtime.plan import Buffer, Part, Plan, Recv, Run, Send
 from tests.tiny_cnn import (
     assert_cut_exactly,
+    assert_same,
     branches,
     examples,
+    frame,
     graph_of,
     network,
     node,
     platform,
     random_mapping,
+    run_plan,
+    run_whole,
     runs,
     six_layers,
     weight,
@@ -236,3 +240,24 @@ def test_other_types_keep_theirs(tmp_path: Path) -> None:
     p = planned(graph, Mapping.whole(graph, [0, 1, 1]))
     assert p.plan.ranks[1].buffer("i") == Buffer("i", (1, 4), "int64")
     assert_cut_exactly(graph, Mapping.whole(graph, [0, 1, 1]), DEVICES)
+
+
+@examples(30)
+@given(st.integers(0, 10**6), st.integers(1, 3))
+def test_borders_that_are_asked_for_are_there_and_change_no_answer(graph: Graph, seed: int, devices: int) -> None:
+    draw = random.Random(seed)
+    mapping = random_mapping(draw, graph, devices)
+    borders = frozenset(draw.sample(range(len(graph.layers)), draw.randint(0, len(graph.layers))))
+    found = plan(graph, platform(DEVICES), mapping, borders)
+    for run in runs(found):
+        assert all(graph.by_name[part.layer].index not in borders for part in run.parts[1:])
+    feeds = frame(graph)
+    assert_same(run_plan(graph, found, feeds), run_whole(graph.path, feeds))
+
+
+def test_with_a_border_before_each_layer_every_shard_is_alone(graph: Graph) -> None:
+    whole = Mapping.whole(graph, [0] * len(graph.layers))
+    found = runs(plan(graph, platform(1), whole, range(len(graph.layers))))
+    assert [[part.layer for part in run.parts] for run in found] == [[layer.name] for layer in graph.layers]
+    (one,) = runs(plan(graph, platform(1), whole))
+    assert len(one.parts) == len(graph.layers)
