@@ -73,7 +73,7 @@ class Device:
     cores:    core numbers of a CPU device, rising, no other device of the host has them; empty for a GPU
     threads:  inference threads, 1 or more; 1 for a GPU
     provider: ONNX Runtime execution provider
-    coefficients: name of the coefficient set that prices it
+    coefficients: name of the coefficient set that prices it, or path of its file
     power_w:  what it draws when busy, in place of the coefficients' figure; None: the coefficients'
     pool:     index into Platform.pools: the memory it computes in
     arena:    whether ONNX Runtime keeps the memory of a frame for the next one
@@ -121,14 +121,17 @@ class Platform:
     @staticmethod
     def from_file(path: str | Path) -> Platform:
         """Read a platform file, or the shipped one when ``path`` is its bare name (``jetson8``)."""
-        found = _find(Path(path))
-        return Platform.parse(_text(found), str(found))
+        found = find(Path(path))
+        return Platform.parse(text_of(found), str(found))
 
     @staticmethod
     def parse(text: str, where: str) -> Platform:
-        """Read the text of a platform file. ``where`` is its path: it names the platform, and stands in errors."""
+        """Read the text of a platform file. ``where`` is its path: it names the platform, and stands in errors.
+
+        Coefficients that are files are looked for beside it.
+        """
         sheet = Sheet(text)
-        platform = _build(sheet, Path(where).stem)
+        platform = _build(sheet, Path(where))
         if sheet.problems:
             problems = sorted(dict.fromkeys(sheet.problems), key=lambda problem: problem[0])
             raise CleaveError(*(f"{where}:{line}: {sentence}" for line, sentence in problems))
@@ -180,7 +183,7 @@ def shipped() -> list[str]:
     return sorted(name.removesuffix(".txt") for name in names if name.endswith(".txt"))
 
 
-def _find(path: Path) -> Path:
+def find(path: Path) -> Path:
     """``path`` itself, or the shipped file of that name when there is no such file and no folder is given."""
     name = path.name.removesuffix(".txt")
     if path.is_file() or path != Path(path.name) or name not in shipped():
@@ -188,7 +191,8 @@ def _find(path: Path) -> Path:
     return Path(str(files("platforms") / f"{name}.txt"))
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """The text of a platform file; ``CleaveError`` where it cannot be read."""
     try:
         data = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -202,7 +206,7 @@ def _text(path: Path) -> str:
         raise CleaveError(f"{path}:{line}: byte 0x{data[error.start]:02x} is not UTF-8 text") from None
 
 
-def _build(sheet: Sheet, name: str) -> Platform:
+def _build(sheet: Sheet, where: Path) -> Platform:
     """The platform that a sheet states; where the sheet is wrong, its problems grow."""
     hosts = tuple(_host(sheet, host, fields) for host, fields in sheet.hosts.items())
     pools = [Pool(host, sheet.value(fields, "memory", form.size, None)) for host, fields in sheet.hosts.items()]
@@ -213,8 +217,13 @@ def _build(sheet: Sheet, name: str) -> Platform:
     for line in sheet.lines:
         for device in _devices(sheet, line, index[line.host], pools):
             _claim(sheet, line, device, taken)
-            devices.append(device)
-    return Platform(name, hosts, tuple(devices), tuple(pools))
+            devices.append(replace(device, coefficients=_beside(where, device.coefficients)))
+    return Platform(where.stem, hosts, tuple(devices), tuple(pools))
+
+
+def _beside(where: Path, coefficients: str) -> str:
+    """The path of a set that is a file in the folder of the platform file; the name of any other."""
+    return str(where.parent / coefficients) if coefficients.endswith(".json") else coefficients
 
 
 def _host(sheet: Sheet, name: str, fields: Fields) -> Host:
@@ -238,11 +247,11 @@ def _host(sheet: Sheet, name: str, fields: Fields) -> Host:
 def _devices(sheet: Sheet, line: Line, host: int, pools: list[Pool]) -> list[Device]:
     """The devices of one line, the CPU first."""
     fields, devices = line.fields, []
-    if "slots" in fields or "gpu" not in fields:
+    if "cpu" in line.units:
         devices.append(_cpu(sheet, line, host))
     else:
         sheet.refuse(fields, form.CPU_KEYS, "there is no CPU on this line; add slots=")
-    if "gpu" in fields:
+    if "gpu" in line.units:
         devices.append(_gpu(sheet, line, host, pools))
     else:
         sheet.refuse(fields, form.GPU_KEYS, "there is no GPU on this line; add gpu=")

@@ -38,7 +38,8 @@ gpu_memory        shared      the GPU's own memory; without it the GPU uses the 
 cpu_power         calibrated  watts of the busy CPU device, on top of the idle host's; overrides
                               the coefficients
 gpu_power         calibrated  the same of the GPU device
-coefficients      generic     name of the coefficient set that prices the devices
+coefficients      generic     name of the coefficient set that prices the devices; ``mine.json``: a
+                              file beside the platform file, as ``dse calibrate`` writes it
 arena             on          ONNX Runtime keeps the memory of a segment for the next one;
                               ``off`` takes more time
 ================  ==========  ================================================================
@@ -83,6 +84,12 @@ class Line:
     number: int
     host: str
     fields: Fields
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """What kinds of devices it makes, in their order."""
+        cpu = "slots" in self.fields or "gpu" not in self.fields
+        return ("cpu",) * cpu + ("gpu",) * ("gpu" in self.fields)
 
 
 class Sheet:
