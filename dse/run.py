@@ -22,7 +22,7 @@ from dse.inputs import Cnn
 from dse.search import Front, Progress, Settings, search
 from model import coefficients
 from model.arrays import arrays
-from model.costs import CostArrays
+from model.costs import CostArrays, whole_s
 from model.costs import costs as cost_arrays
 from model.mapping import NEIGHBOUR, Mapping
 from model.platform import Platform
@@ -77,10 +77,9 @@ def prepare(cnn: Cnn, platform: Platform, coding: Coding) -> tuple[Chromosome, C
     """The chromosome and the costs that a search needs."""
     g = arrays(cnn.graph)
     costs = cost_arrays(cnn.graph, g, platform)
-    time_s = costs.time_s + costs.overhead_s
     devices = len(platform.devices)
     ends = [NEIGHBOUR if name is None else platform.index(name) for name in (coding.reader, coding.writer)]
-    return chromosome(coding.kind, cnn.graph, g, devices, coding.splits, coding.shares, time_s, *ends), costs
+    return chromosome(coding.kind, cnn.graph, g, devices, coding.splits, coding.shares, whole_s(costs), *ends), costs
 
 
 def check_place(out: Path, force: bool) -> None:

@@ -21,7 +21,7 @@ from pymoo.core.termination import NoTermination
 from dse.chromosomes import POINTS, Chromosome
 from dse.evaluation import ANALYTICAL, BOTH, OBJECTIVES, SIMULATOR, evaluate
 from dse.operators import ChangeGenes, ExchangeGenes, RandomGenes, SameGenes
-from model.costs import CostArrays
+from model.costs import CostArrays, whole_s
 from runtime.errors import CleaveError
 
 Progress = Callable[[int, NDArray[np.float64]], None]
@@ -139,10 +139,10 @@ def head_start(chromosome: Chromosome, costs: CostArrays) -> NDArray[np.int64]:
     """``(k, n_genes)`` mappings worth starting from: one device alone, and pipelines of devices that are alike."""
     alike: dict[bytes, list[int]] = {}
     for device in range(chromosome.coding.devices):
-        alike.setdefault(costs.time_s[:, device].tobytes(), []).append(device)
+        alike.setdefault(costs.work[:, device].tobytes(), []).append(device)
     teams = [[device] for devices in alike.values() for device in devices]
     teams += [devices[:k] for devices in alike.values() for k in range(2, len(devices) + 1)]
-    work = (costs.time_s + costs.overhead_s).mean(axis=1)
+    work = whole_s(costs).mean(axis=1)
     return np.array([chromosome.chain(team, work) for team in teams], dtype=np.int64)
 
 

@@ -19,7 +19,8 @@ from model.costs import CostArrays, Floats
 from model.events import Tasks
 from model.history import History, Log, link, put, take_out
 from model.lowering import Messages, Room, Shards, messages
-from model.simulation import SEND, STAGES
+from model.simulation import SEND, STAGES, ticks
+from model.spending import seconds_of
 
 READER, WRITER, DIRTY, CHANGE, TASK, KIND, COUNT, SPENT = range(8)
 """Numbers of a board: devices of the network's inputs and outputs (see ``lowering.place_ends``), how many shards are
@@ -34,7 +35,7 @@ class Board(NamedTuple):
     on:     (S,) device in whose program a shard is; -1: none
     before, after: (S,) in that program; -1: none; begin: (D,) its first shard
     task, number: (S,) of a shard: what it is of, and the number of the segment that begins with it
-    work, receives: (S,) ticks that it takes, and that taking the messages it is the first to wait for takes
+    work, receives: (S,) ticks that it takes by itself, and that taking the messages it is the first to wait for takes
     sends, waits: (S,) how many messages
     spent, paid: (S,), (L * D,) microseconds of a shard, of a message
     slot: (N,) first slot of a tensor; first: (L,) number of a slot's first message
@@ -197,7 +198,7 @@ def _follow(b: Board, device: int, shard: int, after: int) -> None:
 
 
 @kernel()
-def link_around(g: GraphArrays, b: Board, shard: int) -> None:
+def link_around(g: GraphArrays, c: CostArrays, b: Board, shard: int) -> None:
     """Tasks of the segments that a shard and its neighbours are in."""
     if b.on[ix(shard)] >= 0:
         last = max(shard, b.after[ix(shard)])
@@ -206,7 +207,7 @@ def link_around(g: GraphArrays, b: Board, shard: int) -> None:
             head = b.before[ix(head)]
         while 0 <= head <= last:
             if b.linked[ix(head)] != b.note[CHANGE]:
-                b.linked[ix(head)], b.behind[ix(head)] = b.note[CHANGE], _link_segment(g, b, head)
+                b.linked[ix(head)], b.behind[ix(head)] = b.note[CHANGE], _link_segment(g, c, b, head)
             head = b.behind[ix(head)]
 
 
@@ -217,12 +218,12 @@ def _begins(b: Board, shard: int) -> bool:
 
 
 @inlined
-def _link_segment(g: GraphArrays, b: Board, head: int) -> int:
+def _link_segment(g: GraphArrays, c: CostArrays, b: Board, head: int) -> int:
     """The tasks of a segment, and of what its last shard sends; returns the shard that the next one begins with."""
     shard, duration = head, b.work[ix(head)] + b.receives[ix(head)]
     while b.after[ix(shard)] >= 0 and not _begins(b, b.after[ix(shard)]):
         shard = b.after[ix(shard)]
-        duration += b.work[ix(shard)]
+        duration += _ticks_in(g, c, b, shard, head)
         take_out(b.history, b.number[ix(shard)])
     put(b.history, b.number[ix(head)], -1, duration, -1)
     edge, following = 2 * b.number[ix(head)], b.after[ix(shard)]
@@ -230,6 +231,15 @@ def _link_segment(g: GraphArrays, b: Board, head: int) -> int:
         edge = _link_messages(g, b, shard, edge)
     link(b.history, edge, -1 if following < 0 else b.number[ix(following)])
     return following
+
+
+@inlined
+def _ticks_in(g: GraphArrays, c: CostArrays, b: Board, shard: int, head: int) -> int:
+    """What a shard takes in the segment that begins with another one."""
+    work = b.work[ix(shard)]
+    if len(c.gain) > 0:
+        work = ticks(seconds_of(g, b.shards, c, b.task[ix(shard)], shard, b.on[ix(shard)], head))
+    return work
 
 
 @inlined

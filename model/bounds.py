@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from model.costs import CostArrays, links, own_rate
+from model.costs import WATTS, CostArrays, links, own_rate
 from model.critical import Stretch
 from model.platform import Platform
 from model.script import Script
@@ -164,22 +164,23 @@ def _talking(script: Script, platform: Platform) -> tuple[dict[str, list[int]], 
 
 
 def _flops(script: Script, device: int) -> float:
-    """FLOP/s that a device reaches in its share of the layers, without their overheads; 0: it computes none."""
+    """FLOP/s that a device reaches in its share of the layers; 0: it computes none."""
     case, macs, time_s = script.case, 0.0, 0.0
     for layer in script.graph.layers:
         task = case.g.n_inputs + layer.index
         for shard in range(case.shards.ptr[task], case.shards.ptr[task + 1]):
             if case.shards.device[shard] == device:
                 macs += layer.macs * case.share(task, shard)
-                time_s += case.costs.time_s[task, device] * case.share(task, shard)
+                time_s += case.ledger.seconds[shard]
     return FLOPS_PER_MAC * macs / time_s if time_s else 0.0
 
 
 def _faster(c: CostArrays, devices: list[int]) -> CostArrays:
-    """Devices whose layers take less time, but for their overheads. Arrays lie in memory as they did."""
-    tables = np.stack([c.time_s, c.overhead_s, c.power_w], axis=-1)
-    tables[:, devices, 0] /= 1 + MORE
-    return c._replace(time_s=tables[..., 0], overhead_s=tables[..., 1], power_w=tables[..., 2])
+    """Devices whose layers take less time."""
+    work, gain = c.work.copy(), c.gain.copy()
+    work[:, devices, :WATTS] /= 1 + MORE
+    gain[:, devices] /= 1 + MORE
+    return c._replace(work=work, gain=gain)
 
 
 def _with(c: CostArrays, platform: Platform, which: list[int], field: str, factor: float) -> CostArrays:

@@ -9,17 +9,23 @@ from numpy.typing import NDArray
 
 from model import boxes, coefficients
 from model.arrays import GraphArrays
-from model.graph import Graph
+from model.graph import Graph, Layer
 from model.platform import Host, Platform
+from model.signature import signature
 from runtime.errors import CleaveError
 
 Floats = NDArray[np.float64]
+
+WHOLE, SPLIT, WATTS = 0, 1, 1 + 2 * boxes.KINDS
+"""Columns of ``CostArrays.work``."""
 
 
 class CostArrays(NamedTuple):
     """What things cost. ``T`` tasks, ``D`` devices, ``P`` memory pools.
 
-    time_s, overhead_s, power_w: (T, D) of a whole task: part that shrinks with the shard, fixed part, watts
+    work: (T, D, 2 + 2 * KINDS) of a task by itself: seconds of the WHOLE; from SPLIT on, for each kind of split, the
+          fixed part of a shard's seconds and the part that goes with its share; WATTS meanwhile
+    gain: (E, D) seconds saved where what an edge brings was made in the same segment; (0, D): nowhere
     cut_bytes, kept_bytes: (T, KINDS) weights that a kind of split divides among the shards, and that each has whole
     bandwidth, latency: (D, D) bytes/s and seconds; rate: (D, D) bytes/s at which a message leaves
     leave, enter: (D, D) which link a message occupies on the sender's and the receiver's side, enter -1 where that is
@@ -30,9 +36,8 @@ class CostArrays(NamedTuple):
     communication_w: (D,); pool: (D,); capacity: (P,) bytes, inf where not stated
     """
 
-    time_s: Floats
-    overhead_s: Floats
-    power_w: Floats
+    work: Floats
+    gain: Floats
     cut_bytes: Floats
     kept_bytes: Floats
     bandwidth: Floats
@@ -50,16 +55,19 @@ class CostArrays(NamedTuple):
     capacity: Floats
 
 
+def whole_s(c: CostArrays) -> Floats:
+    """(T, D) seconds of whole tasks."""
+    return c.work[..., WHOLE]
+
+
 def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
     """Cost arrays of a graph on a platform. ``CleaveError`` when a device's coefficients are missing."""
-    time, overhead, power = _times(graph, g, platform)
     cut, kept = _weights(graph, g)
     units = [_unit(platform, d) for d in range(len(platform.devices))]
     leave, enter, names = links(platform)
     return CostArrays(
-        time_s=time,
-        overhead_s=overhead,
-        power_w=power,
+        work=_work(graph, g, platform),
+        gain=_gains(graph, g, units),
         cut_bytes=cut,
         kept_bytes=kept,
         bandwidth=platform.bandwidth(),
@@ -128,19 +136,60 @@ def _unit(platform: Platform, device: int) -> coefficients.UnitCost:
         raise CleaveError(f"device '{d.name}': {error}") from error
 
 
-def _times(graph: Graph, g: GraphArrays, platform: Platform) -> tuple[Floats, Floats, Floats]:
-    """(T, D) seconds that scale, seconds that do not, and watts (Eq. 4.7, 4.10)."""
-    time, overhead, power = _side_by_side(3, len(g.size), len(platform.devices))
-    kinds = [coefficients.kind(graph, layer) for layer in graph.layers]
+def _work(graph: Graph, g: GraphArrays, platform: Platform) -> Floats:
+    """(T, D, WATTS + 1) of inputs and outputs, which take no time, and layers (Eq. 4.7, 4.10)."""
+    table = np.zeros((len(g.size), len(platform.devices), WATTS + 1))
+    known: dict[tuple[str, str, float], list[list[float]]] = {}
     for d, device in enumerate(platform.devices):
         unit = _unit(platform, d)
-        speed = unit.frequency_hz * (min(1.0, device.threads / unit.threads) if device.unit == "cpu" else 1.0)
-        for layer, kind in zip(graph.layers, kinds, strict=True):
-            task, cost = g.n_inputs + layer.index, unit.layers[kind]
-            time[task, d] = layer.macs / (speed * cost.macs_per_cycle)
-            overhead[task, d] = cost.overhead_s
-            power[task, d] = device.power_w or cost.power_w
-    return time, overhead, power
+        slower = max(1.0, unit.threads / device.threads) if device.unit == "cpu" else 1.0
+        key = device.coefficients, device.unit, slower
+        rows = known.get(key) or known.setdefault(key, [_row(graph, layer, unit, slower) for layer in graph.layers])
+        table[g.n_inputs : g.n_inputs + g.n_layers, d] = rows
+        if device.power_w:
+            table[g.n_inputs : g.n_inputs + g.n_layers, d, WATTS] = device.power_w
+    return table
+
+
+def _row(graph: Graph, layer: Layer, unit: coefficients.UnitCost, slower: float) -> list[float]:
+    """Seconds of a layer on a unit with so many times fewer threads than its figures hold for; then watts.
+
+    As measured, or what its kind takes: then shards share what is not fixed.
+    """
+    cost = unit.layers[coefficients.kind(graph, layer)]
+    fixed, rest = cost.overhead_s, slower * _work_s(graph, layer, unit, cost)
+    kernel = unit.kernels.get(signature(graph, layer)) if unit.kernels else None
+    if kernel:
+        measured = slower * kernel.whole_s
+        fixed, rest = (part * measured / (fixed + rest) if fixed + rest else 0.0 for part in (fixed, rest))
+    splits = kernel.splits if kernel else {}
+    shared: list[float] = []
+    for kind in range(boxes.KINDS):
+        shared += [slower * s for s in splits[kind]] if kind in splits else [fixed, rest]
+    return [fixed + rest, *shared, cost.power_w]
+
+
+def _work_s(graph: Graph, layer: Layer, unit: coefficients.UnitCost, cost: coefficients.LayerCost) -> float:
+    """Seconds that a layer of some kind takes besides what is fixed (Eq. 4.7, and what it reads and writes)."""
+    touched = graph.touched_bytes(layer) if cost.s_per_byte else 0
+    return layer.macs / (unit.frequency_hz * cost.macs_per_cycle) + cost.s_per_byte * touched
+
+
+def _gains(graph: Graph, g: GraphArrays, units: list[coefficients.UnitCost]) -> Floats:
+    """(E, D) seconds; nothing is gained at inputs and outputs of the network."""
+    if not any(unit.gains for unit in units):
+        return np.zeros((0, len(units)))
+    gain, layers = np.zeros((len(g.edge_tensor), len(units))), range(g.n_inputs, g.n_inputs + g.n_layers)
+    for task in layers:
+        for edge in range(g.edge_ptr[task], g.edge_ptr[task + 1]):
+            maker = g.tensor_task[g.edge_tensor[edge]]
+            if maker in layers:
+                pair = coefficients.pair(graph, *(graph.layers[t - g.n_inputs] for t in (maker, task)))
+                size = g.tensor_bytes[g.edge_tensor[edge]]
+                for d, unit in enumerate(units):
+                    once, per_byte = unit.gains.get(pair, (0.0, 0.0))
+                    gain[edge, d] = once + per_byte * size
+    return gain
 
 
 def _weights(graph: Graph, g: GraphArrays) -> tuple[Floats, Floats]:

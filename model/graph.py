@@ -144,6 +144,11 @@ class Graph:
         used = {*layer.inputs, *layer.parameters}
         return sum(self.tensors[n].size_bytes for n in used if self.is_constant(n))
 
+    def touched_bytes(self, layer: Layer) -> int:
+        """Bytes that the layer reads and writes, its constants too, each once."""
+        used = {*layer.inputs, *layer.parameters, *layer.outputs} - {""}
+        return sum(self.tensors[name].size_bytes for name in used)
+
     def activations(self, layer: Layer) -> tuple[str, ...]:
         """Inputs of the layer that are computed, not constant, in order."""
         return tuple(n for n in layer.inputs if n and not self.is_constant(n))

@@ -48,7 +48,7 @@ from model.simulation import (
     send_ticks,
     ticks,
 )
-from model.spending import seconds_of, share_of, size_of
+from model.spending import seconds_of, size_of
 from runtime.errors import CleaveError
 
 AT_MOST_S = 1e6
@@ -82,7 +82,7 @@ def _begin(g: GraphArrays, c: CostArrays, b: Board, mapping: Shards) -> bool:
     for tensor in range(len(g.tensor_task)):
         _carry(g, c, b, tensor, True)
     for k in range(b.note[DIRTY]):
-        link_around(g, b, b.dirty[ix(k)])
+        link_around(g, c, b, b.dirty[ix(k)])
     if _countable(b):
         delta.propose(b.history)
         history.accept(b.history)
@@ -149,7 +149,7 @@ def _change(
         for tensor in range(g.tensor_ptr[ix(b.moved[ix(k)])], g.tensor_ptr[ix(b.moved[ix(k)] + 1)]):
             _carry(g, c, b, tensor, True)
     for k in range(b.note[DIRTY]):
-        link_around(g, b, b.dirty[ix(k)])
+        link_around(g, c, b, b.dirty[ix(k)])
 
 
 @inlined
@@ -192,7 +192,7 @@ def _place(g: GraphArrays, c: CostArrays, b: Board, task: int) -> None:
                 insert(b, shard, s.device[ix(shard)])
         if b.on[ix(shard)] >= 0:
             b.scope[ix(b.on[ix(shard)])] = b.note[CHANGE]
-            seconds = seconds_of(c, task, b.on[ix(shard)], share_of(g, s, task, shard))
+            seconds = seconds_of(g, s, c, task, shard, b.on[ix(shard)], shard)
             b.work[ix(shard)] = ticks(seconds)
             _spend(b, b.spent, shard, seconds)
             mark(b, shard)

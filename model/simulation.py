@@ -42,9 +42,7 @@ class Stage(NamedTuple):
     """Working memory of a simulation: the tasks, their state, and what building them takes. ``D`` devices.
 
     segment: (S,) task of a shard; handed: (M,) first task of a message
-    waited: (M,) 1 once a shard that waits for a message has been met
     begin, last: (D,) first and last task of a device's program; -1: it has none
-    open: (D,) 1 where the last task is a segment that may go on
     free: (D,) ticks, when a device is done with a shard
     """
 
@@ -52,10 +50,8 @@ class Stage(NamedTuple):
     state: State
     segment: Ints
     handed: Ints
-    waited: Ints
     begin: Ints
     last: Ints
-    open: Ints
     free: Times
 
 
@@ -81,8 +77,6 @@ def stage(r: Room, c: CostArrays, frames: int) -> Stage:
         events.state(n * frames, c.links, frames, zero),
         np.zeros(r.shards, i),
         np.zeros(r.messages, i),
-        np.zeros(r.messages, i),
-        np.zeros(r.devices, i),
         np.zeros(r.devices, i),
         np.zeros(r.devices, i),
         np.full(r.devices, zero),
@@ -120,26 +114,20 @@ def _countable(out: Ledger, frames: int) -> bool:
 def build(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Stage) -> int:
     """Tasks of one frame from a ledger that ``spend`` has filled; returns how many there are."""
     shards = s.ptr[len(g.size)]
-    for message in range(m.out_ptr[shards]):
-        w.waited[ix(message)] = 0
     for device in range(len(w.last)):
         w.begin[device] = w.last[device] = -1
-        w.open[device] = 0
     n = 0
     for shard in range(shards):
         here = ix(s.device[ix(shard)])
-        waits = _first_to_wait(m, w, shard)
-        if waits or w.open[here] == 0:
+        if out.begins[ix(shard)]:
             _next(w, here, n)
-            w.open[here] = 1
             n += 1
         w.segment[ix(shard)] = w.last[here]
         w.tasks.duration[ix(w.last[here])] += ticks(out.seconds[ix(shard)])
-        if waits:
+        if out.begins[ix(shard)]:
             _receive(m, c, out, w, shard, here)
         for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
             _send(m, c, out, w, here, message, n)
-            w.open[here] = 0
             n += STAGES
     w.tasks.first[n] = 2 * n
     return n
@@ -200,23 +188,14 @@ def _next(w: Stage, device: int, task: int) -> None:
 
 
 @inlined
-def _first_to_wait(m: Messages, w: Stage, shard: int) -> bool:
-    """Whether a shard needs a message that none before it has waited for."""
-    waits = False
-    for k in range(m.in_ptr[ix(shard)], m.in_ptr[ix(shard + 1)]):
-        waits = waits or w.waited[ix(m.in_message[ix(k)])] == 0
-    return waits
-
-
-@inlined
 def _receive(m: Messages, c: CostArrays, out: Ledger, w: Stage, shard: int, device: int) -> None:
     """The segment that begins with a shard waits for messages."""
     task = ix(w.segment[ix(shard)])
     for k in range(m.in_ptr[ix(shard)], m.in_ptr[ix(shard + 1)]):
         message = ix(m.in_message[ix(k)])
-        if w.waited[message] == 0:
-            w.waited[message] = 1
-            w.tasks.to[ix(2 * (w.handed[message] + ENTER))] = task
+        edge = ix(2 * (w.handed[message] + ENTER))
+        if out.reader[message] == shard and w.tasks.to[edge] < 0:
+            w.tasks.to[edge] = task
             w.tasks.needs[0, task] += 1
             w.tasks.duration[task] += receive_ticks(c, device, out.size[message])
 

@@ -13,7 +13,7 @@ import numpy as np
 from model import boxes
 from model.arrays import GraphArrays, Ints, ix
 from model.compiled import allocating, inlined, kernel
-from model.costs import CostArrays, Floats
+from model.costs import SPLIT, WATTS, WHOLE, CostArrays, Floats
 from model.lowering import Messages, Room, Shards, alone
 
 COMPUTE, COMMUNICATE, WAIT, ENERGY, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY = range(8)
@@ -25,33 +25,41 @@ class Ledger(NamedTuple):
     """What a price is made of. ``S`` shards, ``M`` messages, ``D`` devices; seconds from the start of the frame.
 
     seconds: (S,) that a shard takes; size: (M,) bytes of a message
+    reader: (M,) the first shard that waits for a message; begins: (S,) 1 where a segment begins (``model.planning``)
     start, stop: (S,) of a shard; depart, arrive: (M,) of a message
     account: (D, COLUMNS) what each device spends, see the column names
-    alive: (D,) bytes held (scratch)
+    alive: (D,) bytes held; since: (D,) shard that the open segment began with, -1: there is none (scratch)
     """
 
     seconds: Floats
     size: Floats
+    reader: Ints
+    begins: Ints
     start: Floats
     stop: Floats
     depart: Floats
     arrive: Floats
     account: Floats
     alive: Floats
+    since: Ints
 
 
 @allocating()
 def ledger(r: Room) -> Ledger:
     """Room for prices of mappings as large as ``r`` says."""
+    i = np.int32
     return Ledger(
         np.zeros(r.shards),
         np.zeros(r.messages),
+        np.zeros(r.messages, i),
+        np.zeros(r.shards, i),
         np.zeros(r.shards),
         np.zeros(r.shards),
         np.zeros(r.messages),
         np.zeros(r.messages),
         np.zeros((r.devices, COLUMNS)),
         np.zeros(r.devices),
+        np.zeros(r.devices, i),
     )
 
 
@@ -60,12 +68,29 @@ def spend(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) ->
     """Fill in what needs no clock: seconds and sizes, and accounts but for waiting, its energy, and memory in all."""
     out.alive[:] = 0
     out.account[:] = 0
+    out.since[:] = -1
     for task in range(len(g.size)):
         for shard in range(s.ptr[task], s.ptr[task + 1]):
-            _compute(g, s, c, out, task, shard, share_of(g, s, task, shard))
+            _enter(s, m, out, shard)
+            _compute(g, s, c, out, task, shard)
             for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
                 _communicate(g, s, m, c, out, message)
         _release(g, s, m, out, task)
+
+
+@inlined
+def _enter(s: Shards, m: Messages, out: Ledger, shard: int) -> None:
+    """A segment begins with a shard that is the first to wait for a message, and after one that sends."""
+    device = ix(s.device[ix(shard)])
+    begins = out.since[device] < 0
+    for k in range(m.in_ptr[ix(shard)], m.in_ptr[ix(shard + 1)]):
+        message = ix(m.in_message[ix(k)])
+        if out.reader[message] < 0:
+            out.reader[message] = shard
+            begins = True
+    out.begins[ix(shard)] = begins
+    if begins:
+        out.since[device] = shard
 
 
 @inlined
@@ -75,9 +100,32 @@ def share_of(g: GraphArrays, s: Shards, task: int, shard: int) -> float:
 
 
 @inlined
-def seconds_of(c: CostArrays, task: int, device: int, share: float) -> float:
-    """Seconds that a device takes for ``share`` of a task's work."""
-    return c.time_s[task, device] * share + c.overhead_s[task, device]
+def seconds_of(g: GraphArrays, s: Shards, c: CostArrays, task: int, shard: int, device: int, since: int) -> float:
+    """Seconds that a shard takes in a segment that began with shard ``since``.
+
+    By itself, less what is saved where what it reads was made in the same segment: kernels fuse, layouts stay.
+    """
+    work, share = c.work[ix(task), ix(device)], share_of(g, s, task, shard)
+    seconds = work[WHOLE]
+    if not alone(s, task):
+        split = SPLIT + 2 * s.kind[ix(task)]
+        seconds = work[ix(split)] + work[ix(split + 1)] * share
+    if since < shard and len(c.gain) > 0:
+        seconds = max(0.0, seconds - share * _saved(g, s, c, task, device, since))
+    return seconds
+
+
+@inlined
+def _saved(g: GraphArrays, s: Shards, c: CostArrays, task: int, device: int, since: int) -> float:
+    """Seconds saved over edges from shards that the same segment computed before."""
+    saved = 0.0
+    for edge in range(g.edge_ptr[ix(task)], g.edge_ptr[ix(task + 1)]):
+        maker = ix(g.tensor_task[ix(g.edge_tensor[ix(edge)])])
+        for source in range(max(since, s.ptr[maker]), s.end[maker]):
+            if s.device[ix(source)] == device:
+                saved += c.gain[ix(edge), ix(device)]
+                break
+    return saved
 
 
 @inlined
@@ -90,14 +138,14 @@ def size_of(g: GraphArrays, tensor: int, start: Ints, stop: Ints) -> float:
 
 
 @inlined
-def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, shard: int, share: float) -> None:
-    """A shard that does ``share`` of a task's work."""
-    device, kind = ix(s.device[ix(shard)]), ix(s.kind[ix(task)])
-    seconds = seconds_of(c, task, device, share)
+def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, shard: int) -> None:
+    """A shard does its share of a task's work."""
+    device, kind, share = ix(s.device[ix(shard)]), ix(s.kind[ix(task)]), share_of(g, s, task, shard)
+    seconds = seconds_of(g, s, c, task, shard, device, out.since[device])
     out.seconds[ix(shard)] = seconds
     a = out.account[device]
     a[COMPUTE] += seconds
-    a[ENERGY] += seconds * c.power_w[task, device]
+    a[ENERGY] += seconds * c.work[task, device, WATTS]
     a[WEIGHTS] += c.cut_bytes[task, kind] * share + c.kept_bytes[task, kind]
     alive = out.alive[device]
     for tensor in range(g.tensor_ptr[task], g.tensor_ptr[task + 1]):
@@ -119,7 +167,7 @@ def _communicate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Led
     size = size_of(g, ix(m.tensor[row]), m.start[row], m.stop[row])
     source, target = ix(s.device[ix(m.shard[row])]), ix(m.device[row])
     seconds = size / c.bandwidth[source, target] + c.latency[source, target]
-    out.size[row] = size
+    out.size[row], out.reader[row], out.since[source] = size, -1, -1
     out.account[source, COMMUNICATE] += seconds
     out.account[target, COMMUNICATE] += seconds
     out.account[source, BUFFERS] += size

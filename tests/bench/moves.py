@@ -26,7 +26,7 @@ from model.arrays import GraphArrays, Ints
 from model.board import Board
 from model.boxes import CHANNELS
 from model.compiled import kernel
-from model.costs import CostArrays, Floats
+from model.costs import CostArrays, Floats, whole_s
 from model.lowering import Messages, Room, Shards, lower, messages, place_ends, room, shards_of
 from model.mapping import Mapping, Shard
 from model.platform import Platform
@@ -63,7 +63,7 @@ def mapping(start: str, chromosomes: dict[str, Chromosome], c: CostArrays, rng: 
     """Where moves begin."""
     chosen = chromosomes["vertical" if start in ("vertical", "contiguous") else start]
     if start == "contiguous":
-        return chosen.decode(chosen.chain(range(len(c.pool)), c.time_s[:, 0]))
+        return chosen.decode(chosen.chain(range(len(c.pool)), whole_s(c)[:, 0]))
     made = chosen.decode(rng.integers(0, chosen.upper + 1))
     if start == "vertical":
         made = Mapping.of(Shard(s.layer, s.start, s.stop, int(rng.integers(len(c.pool)))) for s in made.shards)

@@ -13,7 +13,7 @@ from dse.chromosomes import KINDS, SHARES, Chromosome, chromosome
 from dse.evaluation import CHUNK, OBJECTIVES, evaluate
 from model import spending
 from model.arrays import arrays
-from model.costs import CostArrays
+from model.costs import CostArrays, whole_s
 from model.costs import costs as cost_arrays
 from model.graph import Graph
 from model.load import load
@@ -48,7 +48,7 @@ def threads() -> Iterator[None]:
 def coded(graph: Graph, kind: str = "hybrid", shares: str = "equal") -> tuple[Chromosome, CostArrays]:
     g = arrays(graph)
     costs = cost_arrays(graph, g, CLUSTER)
-    return chromosome(kind, graph, g, DEVICES, 3, shares, costs.time_s), costs
+    return chromosome(kind, graph, g, DEVICES, 3, shares, whole_s(costs)), costs
 
 
 def population(code: Chromosome, size: int, seed: int = 0) -> np.ndarray:

@@ -27,18 +27,19 @@ def some_costs(draw: random.Random, graph: Graph, g: GraphArrays) -> CostArrays:
     links = draw.choice(["", ", duplex=half", ", duplex=half, medium=wifi", ", medium=wifi"])
     c = costs(graph, g, platform(DEVICES, f", bandwidth=1Mbit/s{links}"))
     rng = np.random.default_rng(draw.randrange(2**32))
+    edges = draw.choice([0, len(g.edge_tensor)])
     if draw.random() < 0.5:
         return c._replace(
-            time_s=c.time_s * rng.uniform(0.1, 10, DEVICES),
-            overhead_s=c.overhead_s * 0 + 1e-6 * rng.integers(0, 3, c.overhead_s.shape),
+            work=c.work * rng.uniform(0.1, 10, c.work.shape),
+            gain=rng.uniform(0, 1e-5, (edges, DEVICES)),
             send=rng.uniform(0, 1e-5, (DEVICES, 2)),
             receive=rng.uniform(0, 1e-5, (DEVICES, 2)),
             gap=rng.uniform(0, 1e-4, DEVICES),
             latency=rng.uniform(0, 1e-3, (DEVICES, DEVICES)),
         )
     return c._replace(
-        time_s=c.time_s * 0,
-        overhead_s=1e-6 * rng.integers(0, 3, c.overhead_s.shape),
+        work=1e-6 * rng.integers(0, 3, c.work.shape),
+        gain=1e-6 * rng.integers(0, 2, (edges, DEVICES)),
         send=1e-6 * np.array([[1, 0]] * DEVICES) * rng.integers(0, 2),
         receive=1e-6 * np.array([[1, 0]] * DEVICES) * rng.integers(0, 2),
         gap=1e-6 * rng.integers(0, 3, DEVICES),
@@ -131,12 +132,12 @@ def test_a_rejected_move_leaves_nothing_behind(graphs: list[Graph]) -> None:
 def test_a_move_that_takes_too_long_to_be_counted_is_not_simulated_and_can_be_rejected(graphs: list[Graph]) -> None:
     search = Searching(5, graphs[1])
     usual = a_move(search, [0, 1])
-    search.c.overhead_s[search.g.n_inputs, 3] = 1e18
+    search.c.work[search.g.n_inputs, 3] = 1e18
     assert a_move(search, [0, 3, 1]) == [usual[0], simulation.UNCOUNTABLE, usual[1]]
 
 
 def test_a_mapping_that_takes_too_long_to_be_counted_is_refused(graphs: list[Graph]) -> None:
     search = Searching(5, graphs[0])
-    search.c.overhead_s[:] = 1e18
+    search.c.work[:] = 1e18
     with pytest.raises(CleaveError, match="not simulated"):
         moves.board(search.g, search.c, np.full(len(search.g.size), 4), search.shards(search.layers))

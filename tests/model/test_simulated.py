@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from model import bounds
 from model.alive import levels
 from model.bounds import BANDWIDTH, COMPUTE, HAND_OVER, LATENCY, MORE, RECEIVE, SPEED, TRANSFER, gains, held, shares
+from model.costs import whole_s
 from model.critical import Causes
 from model.graph import Graph
 from model.mapping import Mapping
@@ -206,9 +207,9 @@ def test_on_one_device_more_speed_buys_what_the_scaling_part_of_the_layers_takes
     (gain,) = gains(Script.of(found, graph, platform, mapping), platform)
     c = found.case.costs
     assert (gain.what, gain.where) == (SPEED, platform.devices[0].name)
-    assert gain.latency_s == pytest.approx(-float(c.time_s[:, 0].sum()) * MORE / (1 + MORE), rel=1e-6)
+    assert gain.latency_s == pytest.approx(-float(whole_s(c)[:, 0].sum()) * MORE / (1 + MORE), rel=1e-6)
     assert gain.period_s == pytest.approx(gain.latency_s, rel=1e-6)
-    assert gain.amount == pytest.approx(MORE * 2 * sum(i.macs for i in graph.layers) / float(c.time_s[:, 0].sum()))
+    assert gain.amount == pytest.approx(MORE * 2 * sum(i.macs for i in graph.layers) / float(whole_s(c)[:, 0].sum()))
 
 
 def test_a_message_goes_at_the_slower_of_two_rates_so_both_must_be_better(tmp_path: Path) -> None:
