@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,7 +29,7 @@ def graph(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def some(case: Case, seed: int) -> CostArrays:
-    """Powers of two, so that sums are exact; gains are small beside the work. Inputs and outputs cost and save nothing."""
+    """Powers of two: their sums are exact. Gains are small beside work; inputs and outputs cost and save nothing."""
     g, rng = case.g, np.random.default_rng(seed)
     layers = np.arange(g.n_inputs, g.n_inputs + g.n_layers)
     work, gain = np.zeros_like(case.costs.work), np.zeros((len(g.edge_tensor), DEVICES))
