@@ -223,7 +223,7 @@ def test_a_message_goes_at_the_slower_of_two_rates_so_both_must_be_better(tmp_pa
     assert gain[BANDWIDTH, "all"] == pytest.approx(-transfer.time_s * MORE / (1 + MORE), rel=1e-6)
 
 
-def test_one_frame_has_no_stream_and_the_bound_as_its_period(graph: Graph) -> None:
+def test_one_frame_has_no_stream_and_the_analytical_period(graph: Graph) -> None:
     platform, mapping = cluster(2), Mapping.whole(graph, [i % 2 for i in range(len(graph.layers))])
     found = simulated(graph, platform, mapping, 1)
     assert found.stream is None
