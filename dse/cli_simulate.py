@@ -25,6 +25,7 @@ from dse.show_simulated import Look
 from dse.timeline import Scene
 from model import panels
 from model.bounds import gains, held
+from model.confidence import expected_error
 from model.gather import gathered
 from model.platform import Platform
 from model.predicted import traces
@@ -78,6 +79,7 @@ def simulate(
         gains(script, cluster),
         Bench.from_trace(*predicted),
         seen,
+        expected_error(graph, cluster, found.price),
     )
     if trace:
         save_text(

@@ -7,7 +7,7 @@ import os
 import platform as machine
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from dse.inputs import Cnn
 from dse.search import Front, Progress, Settings, search
 from model import coefficients
 from model.arrays import arrays
+from model.confidence import of_mapping
 from model.costs import CostArrays, whole_s
 from model.costs import costs as cost_arrays
 from model.mapping import NEIGHBOUR, Mapping
@@ -51,13 +52,17 @@ class Coding:
 
 @dataclass(frozen=True)
 class Shipped:
-    """One point of the front that became a bundle. ``verification`` is None when it was not asked for."""
+    """One point of the front that became a bundle.
+
+    verification: None when it was not asked for; expected_error: see ``model.confidence``
+    """
 
     name: str
     objective: str
     point: int
     mapping: Mapping
     verification: Verification | None = None
+    expected_error: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,18 +187,19 @@ def _ship(
     say: Callable[[str], None],
 ) -> Shipped:
     """Generate a bundle and, if asked, run it here and compare."""
+    sure = replace(point, expected_error=of_mapping(cnn.graph, platform, point.mapping))
     say(f"{point.name}: cutting the model for {len(point.mapping.devices)} ranks")
     place = draft / point.name
     place.mkdir()
     bundle.fill(place, cnn.graph, platform, point.mapping, cnn.source, bundle.Form(target=target))
     if not check:
-        return point
+        return sure
     say(f"{point.name}: running {len(point.mapping.devices)} MPI ranks here")
     try:
         found = verify(place, cnn.graph.path, frames=1, seed=seed)
     except CleaveError as error:
         raise CleaveError(*(f"{point.name}: {text}" for text in error.sentences), NO_VERIFY) from error
-    return Shipped(point.name, point.objective, point.point, point.mapping, found)
+    return replace(sure, verification=found)
 
 
 def summarise(outcome: Outcome, cnn: Cnn, platform: Platform, coding: Coding, settings: Settings) -> dict[str, Any]:
@@ -230,6 +236,7 @@ def _summary_of(point: Shipped, front: Front) -> dict[str, Any]:
         "objective": point.objective,
         "point": point.point,
         "predicted": {name: float(front.scores[point.point, k]) for k, name in enumerate(OBJECTIVES)},
+        "expected_error": point.expected_error,
         "ranks": len(point.mapping.devices),
         "verified": None if found is None else {"passed": found.passed, "error": found.error},
     }

@@ -15,6 +15,7 @@ from dse.results import UNITS, shown
 from dse.run import Coding, Outcome
 from dse.search import Settings
 from model import boxes, coefficients
+from model.confidence import expected_error
 from model.graph import Graph
 from model.mapping import extent
 from model.platform import Platform
@@ -105,6 +106,13 @@ def warn_uncalibrated(console: Console, cluster: Platform) -> None:
              "good for comparing mappings, not as promises.")  # fmt: skip
 
 
+def warn_expected(console: Console, cluster: Platform, error: float | None) -> None:
+    """How far times may be off: as calibration found, or nobody knows."""
+    if error is not None:
+        line(console, f"Times are expected to be off by {error:.1%}, as calibration found.")
+    warn_uncalibrated(console, cluster)
+
+
 def outcome(console: Console, found: Outcome, cluster: Platform, generations: int, out: Path) -> None:
     """The end of ``dse run``, for which ``generations`` were asked for.
 
@@ -117,7 +125,8 @@ def outcome(console: Console, found: Outcome, cluster: Platform, generations: in
         rows.append([s.name, len(s.mapping.devices), *scores, _verdict(s.verification)])
     line(console, "")
     console.print(table(["bundle", "ranks", "latency", "energy", "memory", "period", "answer"], rows))
-    warn_uncalibrated(console, cluster)
+    errors = [s.expected_error for s in found.shipped if s.expected_error is not None]
+    warn_expected(console, cluster, max(errors, default=None))
     share = front.scoring_s / front.search_s
     line(console, f"{front.evaluated} mappings in {front.search_s:.1f} s, {share:.0%} of it decode + lower + price; "
          f"{len(front.genes)} points on the front")  # fmt: skip
@@ -180,6 +189,7 @@ def price_body(graph: Graph, cluster: Platform, found: Priced) -> dict[str, Any]
         "fits": found.fits,
         "messages": int(found.messages.out_ptr[len(found.shards.device)]),
         "calibrated": not uncalibrated(cluster),
+        "expected_error": expected_error(graph, cluster, found),
         "devices": found.devices(cluster),
         "layers": layer_costs(graph, cluster, found),
     }
@@ -225,7 +235,7 @@ def price(console: Console, graph: Graph, cluster: Platform, found: Priced) -> N
     ]
     line(console, f"\nthe {len(cells)} costliest parts")
     console.print(table(["layer", "op", "device", "part", "ms", "of all"], cells, text=4), markup=False)
-    warn_uncalibrated(console, cluster)
+    warn_expected(console, cluster, expected_error(graph, cluster, found))
 
 
 def _part(cost: dict[str, Any]) -> str:

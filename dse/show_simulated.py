@@ -61,6 +61,7 @@ class Look:
 
     latency, period: what their critical paths are made of; gains: what more of something would buy
     measured, predicted: the same bundle's figures, where somebody measured them
+    expected_error: see ``model.confidence``
     """
 
     found: Simulated
@@ -70,6 +71,7 @@ class Look:
     gains: list[Gain]
     predicted: Bench
     measured: Bench | None = None
+    expected_error: float | None = None
 
     @property
     def links(self) -> list[dict[str, Any]]:
@@ -89,6 +91,7 @@ def body(look: Look) -> dict[str, Any]:
         "memory_bytes": price.memory_bytes,
         "fits": price.fits,
         "calibrated": not show.uncalibrated(look.platform),
+        "expected_error": look.expected_error,
         "analytical": {"latency_s": analytical.latency_s, "period_s": analytical.period_s},
         "devices": look.found.devices(look.platform),
         "links": look.links,
@@ -128,7 +131,7 @@ def simulated(console: Console, look: Look) -> None:
     _gains(console, look)
     if look.measured:
         _compared(console, look.predicted, look.measured)
-    show.warn_uncalibrated(console, look.platform)
+    show.warn_expected(console, look.platform, look.expected_error)
 
 
 def _totals(console: Console, look: Look) -> None:

@@ -1,0 +1,43 @@
+"""How far a prediction may be off: the errors that calibration found, carried to a mapping."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from model import coefficients
+from model.coefficients import UnitCost
+from model.graph import Graph, Layer
+from model.mapping import Mapping
+from model.platform import Platform
+from model.priced import Priced, priced
+from model.signature import signature
+
+
+def of_mapping(graph: Graph, platform: Platform, mapping: Mapping) -> float | None:
+    """``expected_error`` of a checked mapping."""
+    known = all(coefficients.load(device.coefficients).calibrated for device in platform.devices)
+    return expected_error(graph, platform, priced(graph, platform, mapping)) if known else None
+
+
+def expected_error(graph: Graph, platform: Platform, found: Priced) -> float | None:
+    """Relative error to expect of what a mapping computes, and so of its latency and period; None: unknown.
+
+    Each layer's error by its part of the time, as if all were off in the same direction. Of layers that were measured
+    it is that of segments, cross-validated, of others that of their kind, held out.
+    """
+    first, s, sums = found.g.n_inputs, found.shards, np.zeros(2)
+    for layer in graph.layers:
+        rows = slice(s.ptr[first + layer.index], s.ptr[first + layer.index + 1])
+        for device, seconds in zip(s.device[rows], found.ledger.seconds[rows], strict=True):
+            d = platform.devices[device]
+            error = _error(graph, layer, coefficients.load(d.coefficients).unit(d.unit))
+            if error is None:
+                return None
+            sums += seconds * np.array([error, 1.0])
+    return float(sums[0] / sums[1]) if sums[1] else None
+
+
+def _error(graph: Graph, layer: Layer, unit: UnitCost) -> float | None:
+    if unit.kernels and signature(graph, layer) in unit.kernels:
+        return unit.segment_error
+    return unit.layers[coefficients.kind(graph, layer)].error

@@ -1,0 +1,56 @@
+"""Errors of a calibration, carried to a mapping."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from model import coefficients
+from model.coefficients import Kernel, UnitCost
+from model.confidence import expected_error, of_mapping
+from model.graph import Graph
+from model.mapping import Mapping
+from model.platform import Platform
+from model.priced import priced
+from model.signature import signature
+from tests.tiny_cnn import graph_of, platform, six_layers
+
+MEASURED, REGRESSED = 0.04, 0.2
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    return graph_of(tmp_path, six_layers())
+
+
+def calibrated(tmp_path: Path, graph: Graph, cluster: Platform, known: int, calibrated: bool = True) -> Platform:
+    """A platform whose first device measured so many of the layers, each of which takes a millisecond."""
+    made = coefficients.load("generic")
+
+    def figures(unit: UnitCost) -> UnitCost:
+        layers = {k: replace(cost, macs_per_cycle=1e30, overhead_s=1e-3, error=REGRESSED)
+                  for k, cost in unit.layers.items()}  # fmt: skip
+        kernels = {signature(graph, layer): Kernel(layer.op, 1e-3) for layer in graph.layers[:known]}
+        return replace(unit, layers=layers, kernels=kernels, segment_error=MEASURED)
+
+    path = tmp_path / f"{known}.json"
+    units = {name: figures(unit) for name, unit in made.units.items()}
+    path.write_text(replace(made, calibrated=calibrated, units=units).to_json())
+    return replace(cluster, devices=tuple(replace(d, coefficients=str(path)) for d in cluster.devices))
+
+
+@pytest.mark.parametrize("known", [0, 2, 6])
+def test_the_error_is_that_of_the_layers_by_their_time(tmp_path: Path, graph: Graph, known: int) -> None:
+    cluster, mapping = platform(2), Mapping.whole(graph, [0, 1, 0, 1, 0, 1])
+    cluster = calibrated(tmp_path, graph, cluster, known)
+    found = expected_error(graph, cluster, priced(graph, cluster, mapping))
+    assert found == pytest.approx((known * MEASURED + (6 - known) * REGRESSED) / 6)
+    assert of_mapping(graph, cluster, mapping) == found
+
+
+def test_of_figures_that_nobody_measured_no_error_is_known(tmp_path: Path, graph: Graph) -> None:
+    mapping = Mapping.whole(graph, [0] * 6)
+    assert of_mapping(graph, platform(1), mapping) is None
+    assert expected_error(graph, platform(1), priced(graph, platform(1), mapping)) is None
