@@ -5,12 +5,26 @@ Coefficients are fitted to these, whoever measured them; ``dse.calibrate.samples
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from runtime.trace import Memory
 
 SEGMENT = "segment"
 """Kind of a sample: the times of one segment."""
+DISTURBED = 1 / 10
+"""Part of the frames, the slowest, that does not count."""
+
+
+def steady_s(times_s: Sequence[float]) -> float:
+    """The mean of the frames that count.
+
+    Not the median: a device whose share of a processor is limited stands still now and then, which is part of its
+    speed, but of few frames. And not the mean of all, which one frame that another program disturbs can change much.
+    """
+    kept = sorted(times_s)[: math.ceil(len(times_s) * (1 - DISTURBED))]
+    return sum(kept) / len(kept)
 
 
 @dataclass(frozen=True)
@@ -31,7 +45,7 @@ class Sample:
     """One segment, measured.
 
     kind:    ``SEGMENT``
-    device:  type of the device, as the coefficient file of that type is called
+    device:  name of the device that was measured, for itself and all that are alike
     network: name of the graph
     parts:   what the segment computes, in order
     times_s: seconds of each measured frame, in order; those before them, which warm up, are left out
@@ -42,6 +56,11 @@ class Sample:
     network: str
     parts: tuple[PartOf, ...]
     times_s: tuple[float, ...]
+
+    @property
+    def time_s(self) -> float:
+        """Seconds of a frame."""
+        return steady_s(self.times_s)
 
 
 @dataclass(frozen=True)
@@ -97,3 +116,8 @@ class Run:
     latencies_s: tuple[float, ...]
     ranks: tuple[Footing, ...]
     samples: tuple[Sample, ...] = field(repr=False)
+
+    @property
+    def time_s(self) -> float:
+        """Seconds of a frame, from its first input to its last output."""
+        return steady_s(self.latencies_s)

@@ -180,13 +180,14 @@ def bench(
         check_idle(plan)
     runner = runner or (lambda options, time_s: run(bundle, options, timeout_s=time_s))
     alone, stream = (
-        accounted(_measure(runner, replace(usual, barrier=not stream, stream=stream), timeout_s), plan, above_idle)
+        accounted(measured(runner, replace(usual, barrier=not stream, stream=stream), timeout_s), plan, above_idle)
         for stream in (False, True)
     )
     return replace(Bench.from_trace(alone, stream), above_idle=above_idle)
 
 
-def _measure(runner: Runner, options: Options, timeout_s: float) -> Trace:
+def measured(runner: Runner, options: Options, timeout_s: float) -> Trace:
+    """What one run says of itself."""
     with tempfile.TemporaryDirectory(prefix="cleave-") as folder:
         report = Path(folder) / "report.json"
         runner(replace(options, report=str(report)), timeout_s)

@@ -1,7 +1,8 @@
-"""The raw measurements of a calibration: a file of JSON lines, one a bundle that was run, written whole or not at all."""
+"""The raw measurements of a calibration: a file of JSON lines, one a bundle that was run, each there or not at all."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -36,7 +37,7 @@ class Store:
     def add(self, kind: str, body: dict[str, Any]) -> None:
         """One line more, in one write: whatever happens, it is in the file or it is not."""
         line = {"kind": kind, **body}
-        self._file.write(_line(line))
+        self._write(line)
         os.fsync(self._file.fileno())
         self.lines.append(line)
 
@@ -60,11 +61,16 @@ class Store:
             self._file.truncate(len(whole) + bool(whole))
         lines = [self._parsed(number, line) for number, line in enumerate(whole.splitlines(), 1)]
         if not lines:
-            self._file.write(_line(HEAD))
+            self._write(HEAD)
             return []
         if lines[0] != HEAD:
             raise CleaveError(f"{self.path}: is no {HEAD['format']} of version {HEAD['version']}; name another folder")
         return lines[1:]
+
+    def _write(self, body: dict[str, Any]) -> None:
+        text = (json.dumps(body, separators=(",", ":")) + "\n").encode()
+        if self._file.write(text) < len(text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _parsed(self, number: int, line: bytes) -> dict[str, Any]:
         try:
@@ -91,10 +97,6 @@ def opened(path: Path) -> Iterator[Store]:
             yield Store(path, file)
     except OSError as error:
         raise CleaveError(f"{path}: cannot be written: {error.strerror}") from error
-
-
-def _line(body: dict[str, Any]) -> bytes:
-    return (json.dumps(body, separators=(",", ":")) + "\n").encode()
 
 
 def _run(body: dict[str, Any], where: str) -> Run:

@@ -1,6 +1,7 @@
 """What a host is and has. Runs on any Python from 3.6."""
 
 import fcntl
+import glob
 import ipaddress
 import json
 import os
@@ -43,6 +44,7 @@ except Exception as error:
 print(json.dumps(found))
 """
 """Asked of the Python that runs the ranks."""
+TEMPERATURES = "/sys/class/thermal/thermal_zone*/temp"
 
 
 def start(request: Dict[str, Any]) -> None:
@@ -69,6 +71,7 @@ def start(request: Dict[str, Any]) -> None:
             "interfaces": interfaces(),
             "sources": {peer: source(peer) for peer in request["peers"]},
             "prepared": prepared(work),
+            "hardware": hardware(),
         }
     )
 
@@ -108,6 +111,41 @@ def version(mpirun: Optional[str]) -> Optional[str]:
     said = done.stdout.decode("utf-8", "replace")
     found = re.search(r"Open ?MPI\)? v?([0-9][0-9.]*[0-9])", said)
     return found.group(1) if found else (said.splitlines() or ["nothing"])[0]
+
+
+def hardware() -> Dict[str, str]:
+    """What else a measurement depends on, as text, as far as the system tells."""
+    clock = "/sys/devices/system/cpu/cpu0/cpufreq"
+    files = {
+        "board": "/proc/device-tree/model",
+        "governor": os.path.join(clock, "scaling_governor"),
+        "clock kHz": os.path.join(clock, "scaling_cur_freq"),
+        "highest clock kHz": os.path.join(clock, "scaling_max_freq"),
+    }
+    found = {"processor": processor(), "cores": str(os.cpu_count()), "kernel": platform.release()}
+    found["temperature mC"] = max((short(path) for path in glob.glob(TEMPERATURES)), key=number, default="")
+    found.update((name, short(path)) for name, path in files.items())
+    return {name: value for name, value in found.items() if value}
+
+
+def processor() -> str:
+    """As it calls itself; on ARM by the numbers of who made it and what."""
+    said = dict(re.findall(r"(?m)^([^\t:]+?)\s*: *(.+)$", short("/proc/cpuinfo")))
+    numbers = [said[name] for name in ("CPU implementer", "CPU part") if name in said]
+    return str(said.get("model name") or " ".join(numbers) or platform.processor())
+
+
+def short(path: str) -> str:
+    """A small file as text; nothing where it cannot be read."""
+    try:
+        return text(path).strip("\0\n ")
+    except (OSError, ValueError):
+        return ""
+
+
+def number(text: str) -> int:
+    """0 for what is none."""
+    return int(text) if text.isdigit() else 0
 
 
 def existing(path: str) -> str:

@@ -1,0 +1,92 @@
+"""Which devices of a platform are alike: those that it describes alike, and that take the same time.
+
+A board is what one line of the platform file describes, a CPU device, a GPU device or both, with one set of
+coefficients. Of boards that are alike one is measured for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from model.platform import Platform
+from model.platform_file import Sheet
+
+ALIKE = 1.25
+"""Times of two boards that are alike differ by at most this factor."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """One line of a platform file. number: of the line, from 1; devices: indices into ``Platform.devices``"""
+
+    number: int
+    devices: tuple[int, ...]
+
+
+def boards(text: str, platform: Platform) -> list[Board]:
+    """The boards of a platform, in the order of its lines. text: its file"""
+    found, device = [], 0
+    for line in Sheet(text).lines:
+        count = len(line.units)
+        found.append(Board(line.number, tuple(range(device, device + count))))
+        device += count
+    assert device == len(platform.devices)
+    return found
+
+
+def described(platform: Platform, device: int) -> tuple[Any, ...]:
+    """What a platform file says of a device that its speed may depend on."""
+    d = platform.devices[device]
+    arch = platform.hosts[d.host].arch
+    return arch, d.unit, len(d.cores), d.threads, d.provider, d.arena, d.power_w
+
+
+def twins(platform: Platform, every: Sequence[Board]) -> dict[int, int]:
+    """Of each board, by the number of its line, the line of the first that is the very same cores of the same machine."""
+    first: dict[Any, int] = {}
+    return {board.number: first.setdefault(_machine(platform, board), board.number) for board in every}
+
+
+def types(platform: Platform, every: Sequence[Board], times_s: Mapping[int, Sequence[float]]) -> list[list[Board]]:
+    """Boards that are alike, in the order of the first of each type.
+
+    times_s: device → seconds that it took for the same things as all others; twins of earlier ones may have none
+    """
+    found: list[list[Board]] = []
+    first = twins(platform, every)
+    for board in every:
+        twin = next(other for other in every if other.number == first[board.number])
+        same = next((group for group in found if _alike(platform, group[0], twin, times_s)), None)
+        if same is None:
+            found.append([board])
+        else:
+            same.append(board)
+    return found
+
+
+def names(platform: Platform, groups: Sequence[Sequence[Board]]) -> list[str]:
+    """A name for each type: the host of its first board, or that board's first device where the host has several."""
+    firsts = [platform.devices[group[0].devices[0]] for group in groups]
+    hosts = [device.host for device in firsts]
+    return [platform.hosts[d.host].name if hosts.count(d.host) == 1 else d.name for d in firsts]
+
+
+def _machine(platform: Platform, board: Board) -> Any:
+    """Where a board is, and what is said of it."""
+    devices = [platform.devices[d] for d in board.devices]
+    return tuple((platform.hosts[d.host].address, d.cores) for d in devices), _said(platform, board)
+
+
+def _said(platform: Platform, board: Board) -> tuple[Any, ...]:
+    """What the platform file says of a board."""
+    return tuple((platform.devices[d].coefficients, *described(platform, d)) for d in board.devices)
+
+
+def _alike(platform: Platform, one: Board, other: Board, times_s: Mapping[int, Sequence[float]]) -> bool:
+    return _said(platform, one) == _said(platform, other) and all(
+        max(mine, its) <= ALIKE * min(mine, its)
+        for a, b in zip(one.devices, other.devices, strict=True)
+        for mine, its in zip(times_s[a], times_s[b], strict=True)
+    )

@@ -1,0 +1,198 @@
+"""A calibration from its first run to its files: what has been measured already is not measured again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from dse.calibrate import boards as kinds
+from dse.calibrate.boards import Board
+from dse.calibrate.design import designs, whole
+from dse.calibrate.measure import Job, Place, Subject, frames_for, guessed_s, run
+from dse.calibrate.samples import Store
+from dse.inputs import Cnn
+from model.platform import Platform
+from model.samples import Run
+from runtime.errors import CleaveError
+
+SAMPLES = "samples.jsonl"
+"""Raw measurements, in the folder of a calibration."""
+FIRST_LOOK, FIRST_S = "first look", 1.5
+"""Every device runs the whole network for so many seconds, or what coefficients that are not calibrated take for that:
+which devices are alike, and how many frames can be afforded?"""
+DRIFT = 0.1
+"""Relative change of a time that calls for a new calibration."""
+
+Tell = Callable[[int, int, str], None]
+"""Is told how many of how many runs are done, and what comes next."""
+
+
+@dataclass(frozen=True)
+class Type:
+    """Devices that are alike.
+
+    name:   of the coefficient file
+    boards: that have it; the devices of the first are measured for all
+    """
+
+    name: str
+    boards: tuple[Board, ...]
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """Those that are measured."""
+        return self.boards[0].devices
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A whole network, measured again. before_s, now_s: seconds of a frame"""
+
+    type: str
+    device: str
+    network: str
+    before_s: float
+    now_s: float
+
+    @property
+    def change(self) -> float:
+        """Relative; more than 0 where it takes longer now."""
+        return self.now_s / self.before_s - 1
+
+    @property
+    def drifted(self) -> bool:
+        """Whether the calibration does not hold any more."""
+        return abs(self.change) > DRIFT
+
+
+@dataclass(frozen=True)
+class Lab:
+    """What a calibration measures, and what with.
+
+    text:     of the platform file
+    place:    by the index of a device, what brings bundles to its host
+    budget_s: seconds of frames that count, of each type of device and network; ``measure.LEAST`` frames count anyway
+    folder:   for bundles, while they are measured
+    """
+
+    cnns: tuple[Cnn, ...]
+    platform: Platform
+    text: str
+    store: Store
+    place: Callable[[int], Place]
+    tell: Tell
+    folder: Path
+    budget_s: float
+    timeout_s: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        count = Counter(cnn.graph.name for cnn in self.cnns)
+        if twice := [name for name, times in count.items() if times > 1]:
+            raise CleaveError(*[f"--cnn: two networks are called '{name}'; give each once, by a name of its own"
+                                for name in twice])  # fmt: skip
+
+    @cached_property
+    def boards(self) -> list[Board]:
+        """Of the platform."""
+        return kinds.boards(self.text, self.platform)
+
+    def first_looks(self) -> list[Job]:
+        """The runs that tell which devices are alike."""
+        first = kinds.twins(self.platform, self.boards)
+        devices = [device for board in self.boards if first[board.number] == board.number for device in board.devices]
+        return [self._first_look(Subject(cnn, self.platform, device)) for device in devices for cnn in self.cnns]
+
+    def _first_look(self, subject: Subject) -> Job:
+        design = whole(subject.cnn.graph, subject.device)
+        return Job(subject, replace(design, what=FIRST_LOOK), frames_for(FIRST_S, guessed_s(subject, design)))
+
+    def full(self, device: int, cnn: Cnn, frame_s: float) -> list[Job]:
+        """The runs of a network on a device that coefficients are fitted to. frame_s: seconds of a frame, about"""
+        every = designs(cnn.graph, device, self.seed)
+        frames = frames_for(self.budget_s / len(every), frame_s)
+        return [Job(Subject(cnn, self.platform, device), design, frames) for design in every]
+
+    def measure(self, job: Job) -> Run:
+        """One run, now, whatever has been measured."""
+        return run(job, self.place(job.subject.device), self.folder, self.timeout_s)
+
+    def runs(self, jobs: Sequence[Job]) -> list[Run]:
+        """Runs, in order. What the store has is not measured again, all else is kept there."""
+        there = {each.key: each for each in self.store.runs}
+        found = []
+        for done, job in enumerate(jobs):
+            if job.key not in there:
+                self.tell(done, len(jobs), str(job))
+                there[job.key] = self.measure(job)
+                self.store.add_run(there[job.key])
+            found.append(there[job.key])
+        self.tell(len(jobs), len(jobs), "")
+        return found
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured of computing. runs: type → all its runs, of all networks"""
+
+    types: tuple[Type, ...]
+    runs: dict[str, list[Run]]
+
+
+def measured(lab: Lab) -> Measured:
+    """Measure all that is not there yet."""
+    looks = lab.first_looks()
+    times = _times(looks, lab.runs(looks))
+    types = _types(lab, times)
+    jobs = {
+        type_.name: [
+            job
+            for device in type_.devices
+            for cnn, frame_s in zip(lab.cnns, times[device], strict=True)
+            for job in lab.full(device, cnn, frame_s)
+        ]
+        for type_ in types
+    }
+    found = iter(lab.runs([job for of_type in jobs.values() for job in of_type]))
+    return Measured(tuple(types), {name: [next(found) for _ in of_type] for name, of_type in jobs.items()})
+
+
+def drifts(lab: Lab) -> list[Drift]:
+    """The whole networks, measured again on a device of each type. ``CleaveError`` where they were not before."""
+    there = {each.key: each for each in lab.store.runs}
+    looks = lab.first_looks()
+    if any(job.key not in there for job in looks):
+        raise CleaveError(f"{lab.store.path}: not all devices of this platform and these networks were measured there; "
+                          "calibrate first, without --check")  # fmt: skip
+    times = _times(looks, [there[job.key] for job in looks])
+    jobs = [
+        (type_, lab.full(device, cnn, frame_s)[0])
+        for type_ in _types(lab, times)
+        for device in type_.devices
+        for cnn, frame_s in zip(lab.cnns, times[device], strict=True)
+    ]
+    return [_drift(lab, type_, job, there, done, len(jobs)) for done, (type_, job) in enumerate(jobs)]
+
+
+def _drift(lab: Lab, type_: Type, job: Job, there: dict[str, Run], done: int, count: int) -> Drift:
+    if job.key not in there:
+        raise CleaveError(f"{lab.store.path}: the calibration was not finished ({job}); go on with it, without --check")
+    lab.tell(done, count, str(job))
+    now = lab.measure(job)
+    return Drift(type_.name, now.device, now.network, there[job.key].time_s, now.time_s)
+
+
+def _types(lab: Lab, times: dict[int, list[float]]) -> list[Type]:
+    groups = kinds.types(lab.platform, lab.boards, times)
+    return [Type(n, tuple(group)) for n, group in zip(kinds.names(lab.platform, groups), groups, strict=True)]
+
+
+def _times(jobs: Iterable[Job], runs: Iterable[Run]) -> dict[int, list[float]]:
+    """Device → seconds of a frame of each network."""
+    found: dict[int, list[float]] = {}
+    for job, each in zip(jobs, runs, strict=True):
+        found.setdefault(job.subject.device, []).append(each.time_s)
+    return found

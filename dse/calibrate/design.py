@@ -1,0 +1,95 @@
+"""What a calibration runs: one network on one device, again and again, cut into segments in other places.
+
+The kernels of a segment are not those of its layers run apart: ONNX Runtime fuses neighbours and keeps the layout that
+one prefers for the next. So a network is run as one segment, layer by layer, and in random pieces between these, which
+tells what layers cost alone and what neighbours save. Heavy layers are also cut as the search cuts them, into equal
+parts and uneven ones, by output channels, by rows, and by input channels; each part is a segment. All parts are on the
+one device, so it has every weight once, and every run computes what the network computes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from model import boxes
+from model.graph import Graph, Layer
+from model.mapping import Mapping, Shard, extent
+
+WHOLE = "whole"
+"""What the first design is called: the network as one segment."""
+BORDERED = (1 / 2, 1 / 4, 1 / 2, 1 / 8)
+"""Share of layers that begin a segment, of each random partition."""
+CUTS: tuple[tuple[int, tuple[float, ...]], ...] = (
+    (boxes.CHANNELS, (1 / 2,)),
+    (boxes.CHANNELS, (1 / 4,)),
+    (boxes.CHANNELS, (1 / 3, 2 / 3)),
+    (boxes.ROWS, (1 / 2,)),
+    (boxes.CHANNELS, (1 / 4, 2 / 4, 3 / 4)),
+    (boxes.CHANNELS, (1 / 8,)),
+    (boxes.ROWS, (1 / 4,)),
+    (boxes.PARTIAL, (1 / 2,)),
+    (boxes.PARTIAL, (1 / 4,)),
+)
+"""Kind of split, and where it cuts, as parts of the whole."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """One bundle to be measured.
+
+    what:    for a person, no two of a network's are alike
+    borders: indices of layers that begin a segment, rising; the first, which does so anyway, is left out
+    """
+
+    what: str
+    mapping: Mapping
+    borders: tuple[int, ...] = ()
+
+
+def whole(graph: Graph, device: int) -> Design:
+    """The whole network as one segment."""
+    return Design(WHOLE, Mapping.whole(graph, [device] * len(graph.layers)))
+
+
+def designs(graph: Graph, device: int, seed: int) -> list[Design]:
+    """All that is run of a network on a device, what tells most first. The same for one seed."""
+    found: dict[tuple[Mapping, tuple[int, ...]], Design] = {}
+    for each in (whole(graph, device), *_partitions(graph, device, seed), *_splits(graph, device)):
+        found.setdefault((each.mapping, each.borders), each)
+    return list(found.values())
+
+
+def _partitions(graph: Graph, device: int, seed: int) -> Iterator[Design]:
+    """Whole layers, in segments of one and of several."""
+    mapping, layers = whole(graph, device).mapping, range(1, len(graph.layers))
+    yield Design("layer by layer", mapping, tuple(layers))
+    for number, share in enumerate(BORDERED, 1):
+        draw = random.Random(f"{graph.name}/{seed}/{number}")
+        yield Design(f"random {number}", mapping, tuple(layer for layer in layers if draw.random() < share))
+
+
+def _splits(graph: Graph, device: int) -> Iterator[Design]:
+    """Heavy layers in parts, each part a segment; the layers between two of them in one."""
+    for kind, cuts in CUTS:
+        rows = [_shards(graph, layer, device, kind, cuts) for layer in graph.layers]
+        split = {row[0].layer for row in rows if len(row) > 1}
+        if split:
+            borders = sorted((split | {layer + 1 for layer in split}) - {0, len(graph.layers)})
+            parts = " + ".join(f"{b - a:.3g}" for a, b in zip((0, *cuts), (*cuts, 1), strict=True))
+            what = f"{boxes.KIND_NAMES[kind]} {parts}"
+            yield Design(what, Mapping.of(shard for row in rows for shard in row), tuple(borders))
+
+
+def _shards(graph: Graph, layer: Layer, device: int, kind: int, cuts: Sequence[float]) -> list[Shard]:
+    """A layer as a kind of split has it: in parts where it is heavy and can be split, else whole."""
+    rule = boxes.rule(graph, layer, kind) if boxes.is_heavy(graph, layer) else None
+    if rule is None:
+        return [Shard(layer.index, 0, extent(graph, layer), device)]
+    units = rule.size // rule.grain
+    edges = sorted({0, rule.size, *(round(cut * units) * rule.grain for cut in cuts)})
+    if len(edges) == 2:
+        return [Shard(layer.index, 0, extent(graph, layer), device)]
+    return [Shard(layer.index, a, b, device, kind) for a, b in pairwise(edges)]

@@ -1,0 +1,179 @@
+"""Running one design on one device, and what of it is kept."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from blake3 import blake3
+
+from codegen.bundle import Form, write_bundle
+from dse.calibrate.boards import described
+from dse.calibrate.design import Design
+from dse.inputs import Cnn
+from model.graph import Graph, Tensor
+from model.platform import Platform
+from model.priced import Priced, priced
+from model.samples import SEGMENT, Footing, PartOf, Run, Sample
+from runtime.bench import Runner, measured
+from runtime.options import Options
+from runtime.plan import Plan
+from runtime.trace import COMPUTE, Trace
+
+WARMUP = 2
+LEAST, MOST = 3, 200
+"""Frames of a run that count."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A bundle that can be run. facts: of the host of its first rank, as text"""
+
+    runner: Runner
+    facts: dict[str, str]
+
+
+Place = Callable[[Path], AbstractContextManager[Ready]]
+"""Brings a bundle to where it runs, for as long as the block lasts."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is measured: a network on a device."""
+
+    cnn: Cnn
+    platform: Platform
+    device: int
+
+    @property
+    def name(self) -> str:
+        """Of the device."""
+        return self.platform.devices[self.device].name
+
+    @property
+    def host(self) -> str:
+        """Name of the device's host."""
+        return self.platform.hosts[self.platform.devices[self.device].host].name
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: which design, on what, and how many frames that count."""
+
+    subject: Subject
+    design: Design
+    frames: int
+
+    @cached_property
+    def key(self) -> str:
+        """What the run is known by: those of equal keys measure the same."""
+        cnn, platform, device = self.subject.cnn, self.subject.platform, self.subject.device
+        shards = [(s.layer, s.start, s.stop, s.axis) for s in self.design.mapping.shards]
+        network = [cnn.source.blake3, cnn.folded, sorted(cnn.shapes.items())]
+        place = [platform.devices[device].name, described(platform, device)]
+        of = [place, network, self.design.what, shards, self.design.borders]
+        return blake3(json.dumps(of).encode()).hexdigest(16)
+
+    def __str__(self) -> str:
+        return f"{self.subject.cnn.graph.name} on {self.subject.name}: {self.design.what}"
+
+
+def frames_for(budget_s: float, frame_s: float) -> int:
+    """How many frames take about so long; enough of them to be worth it, however long they take."""
+    return min(max(round(budget_s / max(frame_s, 1e-9)), LEAST), MOST)
+
+
+def run(job: Job, place: Place, folder: Path, timeout_s: float) -> Run:
+    """Make a bundle, run it, and say what came of it. It is in ``folder`` meanwhile."""
+    subject, design, began = job.subject, job.design, datetime.now(UTC)
+    cnn, options = subject.cnn, Options(job.frames, WARMUP, barrier=True)
+    with tempfile.TemporaryDirectory(prefix=".bundle-", dir=folder) as draft:
+        bundle, form = Path(draft) / "calibration", Form(borders=design.borders)
+        plan = write_bundle(cnn.graph, subject.platform, design.mapping, cnn.source, bundle, False, form)
+        with place(bundle) as ready:
+            trace = measured(ready.runner, options, timeout_s)
+    return Run(
+        key=job.key,
+        device=subject.name,
+        network=cnn.graph.name,
+        target=form.target,
+        model=cnn.source.blake3,
+        what=design.what,
+        date=began.isoformat(timespec="seconds"),
+        host=subject.host,
+        command=" ".join(["main.py", *options.arguments()]),
+        conditions={**ready.facts, **(trace.ranks[0].conditions or {})},
+        latencies_s=tuple(round(time_s, 9) for time_s in trace.latencies_s),
+        ranks=footings(subject, design, plan, trace),
+        samples=samples(cnn.graph, plan, trace),
+    )
+
+
+def samples(graph: Graph, plan: Plan, trace: Trace) -> tuple[Sample, ...]:
+    """What each segment took, by rank, in order. Those that only join parts are left out."""
+    times: dict[tuple[int, str], list[float]] = defaultdict(list)
+    for span in (span for frame in trace.frames for span in frame if span.kind == COMPUTE):
+        times[span.rank, span.name].append(round(span.time_s, 9))
+    return tuple(
+        Sample(
+            kind=SEGMENT,
+            device=rank.device,
+            network=graph.name,
+            parts=tuple(PartOf(graph.by_name[p.layer].index, p.axis, p.start, p.stop) for p in each.parts),
+            times_s=tuple(times[rank.rank, each.file]),
+        )
+        for rank in plan.ranks
+        for each in rank.runs
+        if each.parts
+    )
+
+
+def footings(subject: Subject, design: Design, plan: Plan, trace: Trace) -> tuple[Footing, ...]:
+    """What each rank held and took."""
+    accounts = {row["device"]: row for row in _accounts(subject, design)}
+    return tuple(
+        Footing(
+            device=rank.device,
+            weights_bytes=float(accounts[rank.device]["weights_bytes"]),
+            activations_bytes=float(accounts[rank.device]["activations_bytes"]),
+            messages_bytes=float(accounts[rank.device]["buffers_bytes"]),
+            buffers_bytes=float(_buffers_bytes(plan, rank.rank)),
+            segments=len(rank.runs),
+            peak_bytes=usage.peak_bytes,
+            memory=usage.memory,
+            processor_s=round(usage.processor_s / len(trace.frames), 9),
+        )
+        for rank, usage in zip(plan.ranks, trace.ranks, strict=True)
+    )
+
+
+def guessed_s(subject: Subject, design: Design) -> float:
+    """Seconds of a frame by coefficients that are nobody's, often wrong by several times."""
+    return _priced(subject, design)[1].latency_s
+
+
+def _accounts(subject: Subject, design: Design) -> list[dict[str, Any]]:
+    """What the devices hold by the account of ``model.spending``, which coefficients have no part in."""
+    platform, found = _priced(subject, design)
+    return found.devices(platform)
+
+
+def _priced(subject: Subject, design: Design) -> tuple[Platform, Priced]:
+    """A design as an unknown platform has it: what a calibration is to find out need not be there."""
+    devices = tuple(replace(device, coefficients="generic") for device in subject.platform.devices)
+    platform = replace(subject.platform, devices=devices)
+    return platform, priced(subject.cnn.graph, platform, design.mapping)
+
+
+def _buffers_bytes(plan: Plan, rank: int) -> int:
+    """Of all buffers that have memory of their own."""
+    own = (b for b in plan.ranks[rank].buffers if b.within is None)
+    return sum(Tensor(b.name, b.shape, b.dtype).size_bytes for b in own)
