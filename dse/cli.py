@@ -13,7 +13,7 @@ from codegen import bundle as bundles
 from codegen import folder, zoo
 from codegen.render import TARGETS
 from codegen.verify import verify as verify_bundle
-from dse import cli_cluster, cli_run, cli_simulate, cli_testbed, ending, show
+from dse import cli_calibrate, cli_cluster, cli_run, cli_simulate, cli_testbed, ending, show
 from dse import run as job
 from dse.cli_group import grouped
 from dse.cli_options import (
@@ -267,3 +267,4 @@ def infer(
 
 app.command()(cli_cluster.deploy)
 app.command()(cli_cluster.bench)
+app.command()(cli_calibrate.calibrate)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
@@ -47,6 +48,11 @@ class Access:
     ] = None
     mixed: Annotated[bool, typer.Option("--mixed", help="Let versions of Python packages differ between hosts")] = False
 
+    @cached_property
+    def password(self) -> str:
+        """Asked for once."""
+        return getpass.getpass("password: ")
+
 
 @contextmanager
 def connected(bundle: Path, platform: Platform, access: Access) -> Iterator[Cluster]:
@@ -54,7 +60,7 @@ def connected(bundle: Path, platform: Platform, access: Access) -> Iterator[Clus
     known = targets(platform, access)
     shipment = pack(bundle, known)
     believed = trust(access.known_hosts, access.pin, [target.name for target in known])
-    password = getpass.getpass("password: ") if access.ask_password else None
+    password = access.password if access.ask_password else None
     try:
         with cluster(shipment, known, access.head, believed, password) as hosts:
             yield hosts

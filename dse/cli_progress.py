@@ -1,4 +1,4 @@
-"""The progress bar of a search."""
+"""Progress bars: of a search, and of runs that are made one after the other."""
 
 from __future__ import annotations
 
@@ -38,6 +38,23 @@ def searching(say: Console, settings: search.Settings) -> Iterator[tuple[search.
     progress.start()
     try:
         yield step, tell
+    finally:
+        _stop(progress)
+
+
+@contextmanager
+def working(say: Console, what: str) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar while the block lasts. Gives what is told how many of how many are done, and what comes next."""
+    progress = _progress(say)
+    bar = progress.add_task(what, total=0, best="")
+
+    def step(done: int, count: int, text: str) -> None:
+        ending.leave_if_asked()
+        progress.update(bar, completed=done, total=count, best=text)
+
+    progress.start()
+    try:
+        yield step
     finally:
         _stop(progress)
 

@@ -44,7 +44,7 @@ def described(platform: Platform, device: int) -> tuple[Any, ...]:
 
 
 def twins(platform: Platform, every: Sequence[Board]) -> dict[int, int]:
-    """Of each board, by the number of its line, the line of the first that is the very same cores of the same machine."""
+    """Board → the first that is the very same: of one machine, its cores, and said alike; both by line."""
     first: dict[Any, int] = {}
     return {board.number: first.setdefault(_machine(platform, board), board.number) for board in every}
 

@@ -23,8 +23,8 @@ SAMPLES = "samples.jsonl"
 FIRST_LOOK, FIRST_S = "first look", 1.5
 """Every device runs the whole network for so many seconds, or what coefficients that are not calibrated take for that:
 which devices are alike, and how many frames can be afforded?"""
-DRIFT = 0.1
-"""Relative change of a time that calls for a new calibration."""
+DRIFT, DRIFT_S = 0.1, 1e-4
+"""Change of a time that calls for a new calibration: relative, and at least so many seconds."""
 
 Tell = Callable[[int, int, str], None]
 """Is told how many of how many runs are done, and what comes next."""
@@ -65,7 +65,7 @@ class Drift:
     @property
     def drifted(self) -> bool:
         """Whether the calibration does not hold any more."""
-        return abs(self.change) > DRIFT
+        return abs(self.now_s - self.before_s) > max(DRIFT * self.before_s, DRIFT_S)
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,17 @@ class Lab:
             found.append(there[job.key])
         self.tell(len(jobs), len(jobs), "")
         return found
+
+
+def check_place(out: Path, platform: Path, check: bool) -> None:
+    """``CleaveError`` where ``out`` cannot be the folder of a calibration. platform: the file that is given"""
+    begun = (out / SAMPLES).is_file()
+    if out.exists() and not out.is_dir():
+        raise CleaveError(f"{out}: exists and is no folder; choose another place with --out")
+    if check and not begun:
+        raise CleaveError(f"{out}: no calibration was begun there, so there is nothing to check")
+    if not begun and (out / platform.name).exists():
+        raise CleaveError(f"{out / platform.name}: is there already, and would be replaced; choose another --out")
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,6 @@ class Store:
         """One line more, in one write: whatever happens, it is in the file or it is not."""
         line = {"kind": kind, **body}
         self._write(line)
-        os.fsync(self._file.fileno())
         self.lines.append(line)
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
@@ -69,8 +68,12 @@ class Store:
 
     def _write(self, body: dict[str, Any]) -> None:
         text = (json.dumps(body, separators=(",", ":")) + "\n").encode()
-        if self._file.write(text) < len(text):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        try:
+            if self._file.write(text) < len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise CleaveError(f"{self.path}: cannot be written: {error.strerror}") from error
 
     def _parsed(self, number: int, line: bytes) -> dict[str, Any]:
         try:
@@ -86,17 +89,16 @@ class Store:
 def opened(path: Path) -> Iterator[Store]:
     """The file, made where there is none, for this process alone. ``CleaveError`` where that cannot be."""
     try:
-        with path.open("ab+", buffering=0) as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise CleaveError(
-                    f"{path}: another calibration writes there; wait for it, or name another folder"
-                ) from None
-            file.seek(0)
-            yield Store(path, file)
+        file = path.open("ab+", buffering=0)
     except OSError as error:
         raise CleaveError(f"{path}: cannot be written: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CleaveError(f"{path}: another calibration writes there; wait, or name another folder") from None
+        file.seek(0)
+        yield Store(path, file)
 
 
 def _run(body: dict[str, Any], where: str) -> Run:

@@ -122,7 +122,7 @@ def hardware() -> Dict[str, str]:
         "clock kHz": os.path.join(clock, "scaling_cur_freq"),
         "highest clock kHz": os.path.join(clock, "scaling_max_freq"),
     }
-    found = {"processor": processor(), "cores": str(os.cpu_count()), "kernel": platform.release()}
+    found = {"processor": processor(), "processors": str(os.cpu_count()), "kernel": platform.release()}
     found["temperature mC"] = max((short(path) for path in glob.glob(TEMPERATURES)), key=number, default="")
     found.update((name, short(path)) for name, path in files.items())
     return {name: value for name, value in found.items() if value}

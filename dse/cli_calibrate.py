@@ -1,0 +1,163 @@
+"""``dse calibrate``: what devices take for a network, measured, and kept as coefficients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from dse import show
+from dse import show_calibrated as shown
+from dse.calibrate import command as job
+from dse.calibrate.command import SAMPLES, Lab, Measured
+from dse.calibrate.measure import Place, Ready
+from dse.calibrate.samples import Store, opened
+from dse.cli_access import Access, connected
+from dse.cli_group import grouped
+from dse.cli_options import (
+    DryRunOption,
+    FoldOption,
+    JsonOption,
+    PlatformOption,
+    SeedOption,
+    ShapeOption,
+    console,
+    one_of,
+    print_json,
+)
+from dse.cli_progress import working
+from dse.inputs import Cnn, read_cnn
+from model.platform import Platform, find, text_of
+from runtime.deploy.cluster import refused
+from runtime.deploy.far.facts import hardware, version
+from runtime.deploy.session import OWN_KEY, TRUSTS
+from runtime.errors import CleaveError
+from runtime.launch import Mpirun
+from runtime.launch import run as run_here
+
+HERE = ("localhost", "127.0.0.1", "::1")
+"""Addresses of hosts whose devices are measured without SSH."""
+
+
+@dataclass(frozen=True)
+class Networks:
+    """Which networks are run, as options say it."""
+
+    cnn: Annotated[list[str], typer.Option("--cnn", help="ONNX file, or zoo:NAME (see dse models); may be given again")]
+    shape: ShapeOption = field(default_factory=list)
+    fold: FoldOption = False
+
+    def read(self) -> tuple[Cnn, ...]:
+        """Load them."""
+        return tuple(read_cnn(cnn, self.shape, self.fold) for cnn in dict.fromkeys(self.cnn))
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long it is measured, as options say it."""
+
+    budget: Annotated[
+        float, typer.Option("--budget", min=0, help="Seconds of frames, for each network and type of device")
+    ] = 20.0
+    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Most seconds of each run")] = 600.0
+    seed: SeedOption = 0
+
+
+@grouped
+def calibrate(
+    networks: Networks,
+    platform: PlatformOption,
+    out: Annotated[Path, typer.Option("--out", help="Folder of the calibration; one that was begun is gone on with")],
+    *,
+    effort: Effort,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only measure the whole networks again: does the calibration still hold?")
+    ] = False,
+    access: Access,
+    trusting: Annotated[
+        str, typer.Option("--trust", help="How hosts let mpirun in: key (made for this run), or existing")
+    ] = OWN_KEY,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure what a cluster takes for networks. The platform file in OUT then predicts with what was found."""
+    one_of("--trust", trusting, TRUSTS)
+    file = find(platform)
+    cluster, text = Platform.from_file(platform), text_of(file)
+    cnns = networks.read()
+    job.check_place(out, file, check)
+    if dry_run:
+        names = ", ".join(cnn.graph.name for cnn in cnns)
+        show.line(console, f"dry run: would measure {names} on {cluster.name}, and write {out}")
+        return
+    say = Console(stderr=True) if as_json else console
+    with _store(out) as store, working(say, "checking" if check else "measuring") as tell:
+        lab = Lab(
+            cnns=cnns,
+            platform=cluster,
+            text=text,
+            store=store,
+            place=lambda device: _place(cluster, device, access, trusting),
+            tell=tell,
+            folder=out,
+            budget_s=effort.budget,
+            timeout_s=effort.timeout,
+            seed=effort.seed,
+        )
+        found = job.drifts(lab) if check else job.measured(lab)
+    if isinstance(found, Measured):
+        print_json(shown.body(lab, found)) if as_json else shown.calibrated(console, lab, found)
+        return
+    print_json(shown.drift_rows(found)) if as_json else shown.drifts(console, found)
+    raise typer.Exit(1 if any(each.drifted for each in found) else 0)
+
+
+@contextmanager
+def _store(out: Path) -> Iterator[Store]:
+    """The measurements. Where they break off, it is said how to go on."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CleaveError(f"{out}: cannot be made: {error.strerror}") from error
+    with opened(out / SAMPLES) as store:
+        try:
+            yield store
+        except CleaveError as error:
+            raise CleaveError(*error.sentences, *_way_on(store)) from error
+        except SystemExit:
+            for sentence in _way_on(store):
+                show.line(Console(stderr=True), sentence)
+            raise
+
+
+def _way_on(store: Store) -> list[str]:
+    count = len(store.lines)
+    return [f"{store.path} keeps the {count} runs that were made; the same command goes on from there"] if count else []
+
+
+def _place(platform: Platform, device: int, access: Access, trusting: str) -> Place:
+    """What brings bundles to a device: nothing needs to be brought to one of this machine."""
+    if platform.hosts[platform.devices[device].host].address in HERE:
+        return _here
+
+    @contextmanager
+    def there(bundle: Path) -> Iterator[Ready]:
+        with connected(bundle, platform, access) as hosts:
+            verdicts = hosts.check(mixed=access.mixed)
+            refused(verdicts)
+            raw = verdicts[0].raw
+            with hosts.session(hosts.upload(), trusting) as session:
+                yield Ready(session.run, {**raw["hardware"], "open mpi": str(raw["open mpi"])})
+
+    return there
+
+
+@contextmanager
+def _here(bundle: Path) -> Iterator[Ready]:
+    facts = {**hardware(), "open mpi": str(version(Mpirun.find().path))}
+    yield Ready(lambda options, time_s: run_here(bundle, options, timeout_s=time_s), facts)
