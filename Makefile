@@ -13,7 +13,7 @@ types:
 	$(PYTHON) -m mypy
 
 test:
-	$(PYTHON) -m pytest -m "not slow"
+	$(PYTHON) -m pytest -n auto -m "not slow"
 
 slow:
 	$(PYTHON) -m pytest -m slow

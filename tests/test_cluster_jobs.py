@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ import pytest
 from codegen.bundle import write_bundle
 from dse.inputs import read_cnn
 from model.platform import Platform
+from runtime.deploy.prepare import pins
 from runtime.plan import Plan
 from tests.cluster import Cluster, standing
-from tests.command import done
+from tests.command import done, dse
 from tests.hybrid import hybrid
+from tests.runtime.deploy.conftest import make_bundle
 
 pytestmark = pytest.mark.cluster
 
@@ -84,3 +87,15 @@ def test_a_hybrid_mapping_gives_the_whole_model_s_answer_from_all_hosts(
     assert len(body["latencies_s"]) == 3
     assert min(body["latencies_s"]) > 0
     assert body["period_s"] > 0
+
+
+def test_a_host_that_reaches_no_index_says_so(testbed: Cluster, tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path, "\n".join(testbed.platform.read_text().splitlines()[:3]))
+    with testbed.hurried():
+        found = dse("deploy", bundle, *testbed.options, "--prepare", "--work", "unprepared")
+    testbed.said("pi0", "rm -rf unprepared")
+    assert found.code == 2
+    assert found.sentences == [
+        f"pi0: pip failed there: ERROR: No matching distribution found for {pins([sys.version])[0]} "
+        "(no index in reach? carry --wheels)"
+    ]

@@ -71,8 +71,7 @@ def down(name: str) -> bool:
         return False
     hierarchies = machine.mounted()
     machine.end_processes([hierarchy.testbed(name) for hierarchy in hierarchies])
-    for link in machine.tagged_links(f"{TAG} {name}"):
-        machine.run(["ip", "link", "delete", "dev", link])
+    machine.remove_links(f"{TAG} {name}")
     for hierarchy in hierarchies:
         machine.remove_groups(hierarchy.testbed(name))
         _leave(hierarchy, name)

@@ -114,6 +114,16 @@ def tagged_links(tag: str) -> list[str]:
     return [link["ifname"] for link in json.loads(run(["ip", "-json", "link", "show"])) if link.get("ifalias") == tag]
 
 
+def remove_links(tag: str) -> None:
+    """Remove these. Each goes by itself, too, some time after the last process of the switch at its other end."""
+    for link in tagged_links(tag):
+        try:
+            run(["ip", "link", "delete", "dev", link])
+        except CleaveError:
+            if link in tagged_links(tag):
+                raise
+
+
 def taken_numbers() -> set[int]:
     """Numbers that a testbed cannot have, since an interface or an address of this machine has it."""
     taken = set()

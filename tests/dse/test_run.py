@@ -137,7 +137,10 @@ def stopped(folder: Path, number: signal.Signals, at: str, *words: str) -> subpr
         assert said, process.communicate()
     time.sleep(0.4)
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    try:
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()  # unless it has ended, as it should
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 

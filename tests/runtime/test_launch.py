@@ -176,14 +176,15 @@ def test_after_ctrl_c_nothing_is_left_behind() -> None:
 def test_a_second_ctrl_c_kills_at_once() -> None:
     """While the ranks, here one that is deaf to SIGTERM, are still given time to end."""
     deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(97533)"
-    code = f"import sys; from runtime.launch import execute; execute([sys.executable, '-c', {deaf!r}], timeout_s=60)"
+    code = "import sys; from runtime import launch; launch.GRACE_S = 99; "
+    code += f"launch.execute([sys.executable, '-c', {deaf!r}], timeout_s=60)"
     process = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2], stderr=subprocess.DEVNULL)
     wait_until(lambda: len(children("sleep(97533)")) == 2)
     time.sleep(0.3)  # until it is deaf
     for _ in range(2):
         process.send_signal(signal.SIGINT)
         time.sleep(0.3)
-    assert process.wait(2) != 0
+    assert process.wait(30) != 0
     assert children("sleep(97533)") == []
 
 
@@ -208,7 +209,7 @@ def test_ctrl_c_to_a_verification_ends_all_its_ranks(tmp_path: Path) -> None:
     process = subprocess.Popen(words, cwd=Path(__file__).parents[2], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     wait_until(lambda: len(children(str(bundle / "main.py"))) == 3)  # mpirun and two ranks
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=20)[1].startswith(b"stopped")
+    assert process.communicate(timeout=60)[1].startswith(b"stopped")
     assert process.returncode == 130
     assert children(str(bundle)) == []
 
@@ -260,8 +261,8 @@ def test_a_rank_that_hangs_is_ended(tmp_path: Path) -> None:
     tiny = channels(tmp_path)
     program = tiny.bundle / "rank_02.py"
     program.write_text(program.read_text().replace("m0.start()", "pass"))
-    with pytest.raises(CleaveError, match=r"not done after 4 s") as caught:
-        run(tiny.bundle, Options(), timeout_s=4)
+    with pytest.raises(CleaveError, match=r"not done after 10 s") as caught:
+        run(tiny.bundle, Options(), timeout_s=10)
     doing = sorted(caught.value.sentences[1:])
     assert [line.partition(" on ")[0] for line in doing] == [f"rank {number} of 3" for number in range(3)]
     assert all(" was not done (" in line for line in doing)

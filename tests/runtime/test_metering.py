@@ -73,21 +73,21 @@ def metered(tiny: Tiny, meter: str, sys: Path, **more: Any) -> Tiny:
 def test_a_sampler_takes_the_ends_and_some_between() -> None:
     sampler = Sampler(Steps(10, *range(11, 1000)), period_s=0.005)
     sampler.start()
-    time.sleep(0.1)
+    time.sleep(0.5)
     found = sampler.stop()
     assert 4 <= found.samples <= 3 + found.time_s / 0.005
     assert found.energy_j == found.samples - 1  # each reading is one more than the last
-    assert found.time_s >= 0.1
+    assert found.time_s >= 0.5
 
 
 def test_energy_and_time_are_of_one_frame(tmp_path: Path) -> None:
     sysfs.xavier(tmp_path)
     meter = Metering("ina3221:VDD_IN", str(tmp_path))
     meter.start()
-    time.sleep(0.1)
+    time.sleep(0.5)
     found = meter.stop(4)
     assert (found["energy_source"], found["energy_samples"] >= 3) == ("measured", True)
-    assert found["energy_time_s"] >= 0.025
+    assert found["energy_time_s"] >= 0.125
     assert found["energy_j"] == pytest.approx(4.92 * found["energy_time_s"])
 
 
@@ -114,7 +114,7 @@ def test_a_meter_that_fails_between_two_frames_leaves_a_note(tmp_path: Path) -> 
     metering = Metering("ina3221:VDD_IN", str(tmp_path))
     metering.start()
     (first / "in1_input").unlink()
-    time.sleep(0.1)
+    time.sleep(0.5)
     sysfs.put(first, in1_input=1)  # what went wrong once is not forgotten
     assert "in1_input: cannot be read" in metering.stop(1)["energy_note"]
 

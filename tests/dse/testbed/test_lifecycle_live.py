@@ -230,3 +230,11 @@ def test_two_testbeds_stand_beside_one_another(two: Path, testbed: Cluster) -> N
     done("testbed", "down", "--name", NAME)
     assert testbed.said("pi0", "hostname") == "pi0"
     assert [path.name for path in (two.parent / "box").iterdir()] == ["mine"], "what a user has put there stays"
+
+
+def test_a_link_that_goes_by_itself_while_it_is_removed_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = iter([["gone0"], [], ["gone0"], ["gone0"]])
+    monkeypatch.setattr(machine, "tagged_links", lambda tag: next(seen))
+    machine.remove_links("tag")
+    with pytest.raises(CleaveError, match="Cannot find device"):
+        machine.remove_links("tag")

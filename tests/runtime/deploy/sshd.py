@@ -101,7 +101,7 @@ SetEnv HOME={folder}/home
         Path("/run/sshd").mkdir(exist_ok=True)
     assert SSHD is not None
     process = subprocess.Popen([SSHD, "-D", "-e", "-f", folder / "sshd_config"], stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:

@@ -254,7 +254,7 @@ def test_a_run_that_takes_too_long_is_ended(sshds: list[Server]) -> None:
     begin_s = time.monotonic()
     done = tell(talk, "go", command=["sh", "-c", "echo started; sleep 41234"], timeout_s=1)
     assert (done["code"], done["stdout"]) == (None, "started\n")
-    assert time.monotonic() - begin_s < 8
+    assert time.monotonic() - begin_s < 30
     assert not running("sleep 41234")
     assert tell(talk, "end") == {"ended": True}
 

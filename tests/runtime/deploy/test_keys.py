@@ -76,7 +76,7 @@ def test_a_host_that_is_down_is_told_at_once(tmp_path: Path) -> None:
         begin = time.monotonic()
         with pytest.raises(HostError, match=r"cannot be reached at \[127.0.0.1\]:\d+ \(Connection refused\)"):
             connect(Target("x", "127.0.0.1", port=port), NOBODY)
-        assert time.monotonic() - begin < 2
+        assert time.monotonic() - begin < 5
 
 
 def test_a_host_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,8 @@ import pytest
 from runtime.deploy.prepare import BOARD, NAMES, pins, prepare, requirements, wheels
 from runtime.deploy.target import HostError
 from runtime.errors import CleaveError
-from tests.cluster import Cluster, download
+from tests.cluster import download
 from tests.command import dse
-from tests.runtime.deploy.conftest import make_bundle
 from tests.runtime.deploy.sshd import Server
 
 SMALL = "packaging"
@@ -118,19 +117,6 @@ def test_something_of_the_user_s_in_the_place_of_the_environment_is_left_alone(h
     (host.work / "venv" / "mine").write_text("dear")
     assert said(host, (SMALL,), small).endswith("was not made by --prepare: move it away, or choose another --work")
     assert (host.work / "venv" / "mine").read_text() == "dear"
-
-
-@pytest.mark.cluster
-def test_a_host_that_reaches_no_index_says_so(testbed: Cluster, tmp_path: Path) -> None:
-    bundle = make_bundle(tmp_path, "\n".join(testbed.platform.read_text().splitlines()[:3]))
-    with testbed.hurried():
-        found = dse("deploy", bundle, *testbed.options, "--prepare", "--work", "unprepared")
-    testbed.said("pi0", "rm -rf unprepared")
-    assert found.code == 2
-    assert found.sentences == [
-        f"pi0: pip failed there: ERROR: No matching distribution found for {pins([sys.version])[0]} "
-        "(no index in reach? carry --wheels)"
-    ]
 
 
 def test_packages_suit_the_oldest_python_of_all_hosts() -> None:

@@ -24,13 +24,14 @@ from tests.runtime.deploy.conftest import make_bundle
 from tests.runtime.deploy.sshd import Server
 
 ROOT = Path(__file__).parents[3]
-LONG = ("--frames", "30000", "--no-verify")
+LONG = ("--frames", "200000", "--no-verify")
 
 
 @pytest.fixture
-def four(testbed: Cluster, tmp_path: Path) -> Path:
-    """A bundle for three of the hosts of the testbed."""
-    return make_bundle(tmp_path, "\n".join(testbed.platform.read_text().splitlines()[:5]))
+def four(testbed: Cluster, tmp_path: Path) -> Iterator[Path]:
+    """A bundle for three of the hosts of the testbed, which do not take longer than they must."""
+    with testbed.hurried():
+        yield make_bundle(tmp_path, "\n".join(testbed.platform.read_text().splitlines()[:5]))
 
 
 @pytest.fixture
@@ -88,6 +89,7 @@ def rank(testbed: Cluster, host: str) -> list[int]:
 
 @pytest.mark.cluster
 def test_a_bundle_is_deployed_timed_and_compared(testbed: Cluster, four: Path, clean: Callable[[], None]) -> None:
+    testbed.said("pi1", "rm -rf .cleave/bundles")
     said = done("deploy", four, *words(testbed))
     assert re.search(r"^pi1 +ok +x86_64|^pi1 +ok +aarch64", said, re.MULTILINE)
     assert re.search(r"^pi1: sent \d+ files, 4\.\d\d MB; 0 were there$", said, re.MULTILINE)
@@ -149,9 +151,9 @@ def test_ctrl_c_ends_all_ranks(testbed: Cluster, four: Path, clean: Callable[[],
     process = started(testbed, four)
     begin = time.monotonic()
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=40)[1] == b"stopped; what was unfinished is gone\n"
+    assert process.communicate(timeout=60)[1] == b"stopped; what was unfinished is gone\n"
     assert process.returncode == 130
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < 30
 
 
 @pytest.mark.cluster
@@ -159,7 +161,7 @@ def test_a_workstation_that_dies_leaves_nothing(testbed: Cluster, four: Path, cl
     process = started(testbed, four)
     process.kill()
     process.communicate()
-    wait_until(lambda: not any(rank(testbed, host) for host in testbed.hosts), 15)
+    wait_until(lambda: not any(rank(testbed, host) for host in testbed.hosts))
     time.sleep(1)
 
 
@@ -168,10 +170,10 @@ def test_a_rank_that_is_killed_ends_the_run(testbed: Cluster, four: Path, clean:
     process = started(testbed, four)
     begin = time.monotonic()
     os.kill(rank(testbed, "pi1")[0], signal.SIGKILL)
-    said = process.communicate(timeout=40)[1].decode()
+    said = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 2
     assert said.startswith("error: pi1: rank 1 was killed (SIGKILL) by somebody there, not for want of memory: run it")
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < 30
 
 
 @pytest.mark.cluster
@@ -179,7 +181,7 @@ def test_a_run_that_takes_too_long_is_ended(testbed: Cluster, four: Path, clean:
     begin = time.monotonic()
     said = refused("bench", four, *words(testbed, *LONG, "--timeout", 4))
     assert said.sentences[0] == "the ranks were not done after 4 s and were ended"
-    assert time.monotonic() - begin < 30
+    assert time.monotonic() - begin < 60
 
 
 def test_two_hosts_of_one_address_are_refused(bundle: Path, sshds: list[Server]) -> None:
