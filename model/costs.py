@@ -144,14 +144,14 @@ def _work(graph: Graph, g: GraphArrays, platform: Platform) -> Floats:
         unit = _unit(platform, d)
         slower = max(1.0, unit.threads / device.threads) if device.unit == "cpu" else 1.0
         key = device.coefficients, device.unit, slower
-        rows = known.get(key) or known.setdefault(key, [_row(graph, layer, unit, slower) for layer in graph.layers])
+        rows = known.get(key) or known.setdefault(key, [row(graph, layer, unit, slower) for layer in graph.layers])
         table[g.n_inputs : g.n_inputs + g.n_layers, d] = rows
         if device.power_w:
             table[g.n_inputs : g.n_inputs + g.n_layers, d, WATTS] = device.power_w
     return table
 
 
-def _row(graph: Graph, layer: Layer, unit: coefficients.UnitCost, slower: float) -> list[float]:
+def row(graph: Graph, layer: Layer, unit: coefficients.UnitCost, slower: float) -> list[float]:
     """Seconds of a layer on a unit with so many times fewer threads than its figures hold for; then watts.
 
     As measured, or what its kind takes: then shards share what is not fixed.

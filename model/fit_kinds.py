@@ -1,0 +1,131 @@
+"""From a table of kernels to a coefficient a kind: what a layer takes that was not measured.
+
+``overhead_s + macs / (frequency_hz * macs_per_cycle) + s_per_byte * bytes``, by non-negative least squares of relative
+errors over the layers of a kind. What to expect of it is found by leaving out, in turn, what belongs together: the
+layers that only one network has, or a part of the layers where all are of one network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import sparse
+
+from model import coefficients
+from model.coefficients import Kernel, LayerCost, UnitCost
+from model.graph import Graph
+from model.least_squares import Floats, nonnegative
+from model.signature import signatures
+
+FOLDS = 5
+LEAST = 3
+"""Layers of a kind from which an error is told."""
+ROUNDS = 5
+FAR = 0.1
+"""Relative error beyond which a layer counts less."""
+FREE = 1e6
+"""MACs a cycle of kernels whose time does not go with them."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One kernel of the table. networks: that have it; features: 1, MACs, bytes"""
+
+    kind: str
+    networks: frozenset[str]
+    features: tuple[float, float, float]
+    seconds: float
+
+
+def measured(graphs: Mapping[str, Graph], kernels: Mapping[str, Kernel]) -> list[Measured]:
+    """The kernels that take any time, by signature."""
+    found: dict[str, Measured] = {}
+    for network, graph in graphs.items():
+        for layer, name in zip(graph.layers, signatures(graph), strict=True):
+            if name in found:
+                found[name] = replace(found[name], networks=found[name].networks | {network})
+            elif name in kernels and kernels[name].whole_s > 0:
+                features = (1.0, float(layer.macs), float(graph.touched_bytes(layer)))
+                kind = coefficients.kind(graph, layer)
+                found[name] = Measured(kind, frozenset({network}), features, kernels[name].whole_s)
+    return [found[name] for name in sorted(found)]
+
+
+def fit_kinds(table: Sequence[Measured], declared: UnitCost) -> dict[str, LayerCost]:
+    """A coefficient for each kind. A kind that was not measured is declared, as much slower or faster as the others."""
+    scale = _scale(table, declared)
+    found = {}
+    for kind, cost in declared.layers.items():
+        mine = [kernel for kernel in table if kernel.kind == kind]
+        found[kind] = _fitted(mine, cost, declared.frequency_hz) if mine else _scaled(cost, scale)
+    return found
+
+
+def _fitted(mine: Sequence[Measured], declared: LayerCost, frequency_hz: float) -> LayerCost:
+    overhead_s, s_per_mac, s_per_byte = _solved(mine)
+    speed = 1 / (frequency_hz * s_per_mac) if s_per_mac > 0 else FREE
+    error = _held_out(mine)
+    return replace(declared, overhead_s=overhead_s, macs_per_cycle=min(speed, FREE), s_per_byte=s_per_byte, error=error)
+
+
+def _solved(mine: Sequence[Measured]) -> tuple[float, float, float]:
+    """Seconds, seconds a MAC, seconds a byte."""
+    seconds = np.array([kernel.seconds for kernel in mine])
+    rows = np.array([kernel.features for kernel in mine]) / seconds[:, None]
+    weight = np.ones(len(mine))
+    for _ in range(ROUNDS):
+        x = nonnegative(sparse.csr_matrix(rows * weight[:, None]), weight)
+        off = np.abs(rows @ x - 1)
+        weight = 1 / np.sqrt(np.maximum(1.0, off / max(FAR, float(np.median(off)))))
+    return float(x[0]), float(x[1]), float(x[2])
+
+
+def _held_out(mine: Sequence[Measured]) -> float | None:
+    """Relative error of layers that the fit has not seen; None: they are too few to tell."""
+    if len(mine) < LEAST:
+        return None
+    predicted = np.zeros(len(mine))
+    for fold in _folds(mine):
+        rest = [kernel for k, kernel in enumerate(mine) if k not in fold]
+        x = _solved(rest)
+        for k in fold:
+            predicted[k] = np.dot(mine[k].features, x)
+    return relative_error(predicted, np.array([kernel.seconds for kernel in mine]))
+
+
+def _folds(mine: Sequence[Measured]) -> list[set[int]]:
+    """Places of kernels that are left out together: those of a network alone, or each fifth one."""
+    networks = sorted({name for kernel in mine for name in kernel.networks})
+    by_network = [{k for k, kernel in enumerate(mine) if kernel.networks == {name}} for name in networks]
+    shared = {k for k in range(len(mine)) if not any(k in fold for fold in by_network)}
+    if len(networks) > 1 and not any(len(fold) > len(mine) - LEAST for fold in by_network):
+        return [fold for fold in (*by_network, shared) if fold and len(fold) < len(mine)]
+    return [set(range(first, len(mine), FOLDS)) for first in range(min(FOLDS, len(mine)))]
+
+
+def relative_error(predicted: Floats, seconds: Floats) -> float:
+    """By how much predictions are off, in proportion to all the time: what a sum of many is off by at most."""
+    return float(np.abs(predicted - seconds).sum() / seconds.sum())
+
+
+def _scale(table: Sequence[Measured], declared: UnitCost) -> float:
+    """How many times longer kernels take than is declared, the middle one."""
+    found = [kernel.seconds / _declared_s(kernel, declared) for kernel in table if _declared_s(kernel, declared) > 0]
+    return float(np.median(found)) if found else 1.0
+
+
+def _declared_s(kernel: Measured, unit: UnitCost) -> float:
+    cost, (_, macs, size) = unit.layers[kernel.kind], kernel.features
+    return cost.overhead_s + macs / (unit.frequency_hz * cost.macs_per_cycle) + cost.s_per_byte * size
+
+
+def _scaled(cost: LayerCost, scale: float) -> LayerCost:
+    return replace(
+        cost,
+        overhead_s=cost.overhead_s * scale,
+        macs_per_cycle=cost.macs_per_cycle / scale,
+        s_per_byte=cost.s_per_byte * scale,
+        error=None,
+    )

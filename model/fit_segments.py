@@ -1,0 +1,145 @@
+"""From seconds of segments to a table of kernels and of what neighbours gain.
+
+All at once: the time of a segment (``model.segment_time``) is linear in what layers take alone, whole or split, and in
+what edges save, so one non-negative least squares finds them all. Every segment counts by its relative error, and
+those that are far off, which something has disturbed, count less and less.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from model.coefficients import Kernel
+from model.least_squares import Floats, nonnegative
+from model.samples import Sample
+from model.segment_time import InSegment, Network
+from model.signature import signatures
+
+RELATIVE, ABSOLUTE_S = 0.02, 1e-6
+"""Standard error of a time, at least."""
+TIE = 0.3
+"""Relative error of taking a shard of nearly all of a layer for as slow as the layer."""
+FAR = 3.0
+"""Segments so many times further off than usual count less."""
+ROUNDS = 8
+
+
+@dataclass(frozen=True)
+class Table:
+    """What was found: kernels by signature, gains by pair, how many edges of a pair were inside segments."""
+
+    kernels: dict[str, Kernel]
+    gains: dict[str, tuple[float, float]]
+    seen: dict[str, int]
+
+
+class Column(NamedTuple):
+    """One number that is looked for. what: WHOLE, … of: signature or pair; axis: of a split"""
+
+    what: str
+    of: str
+    axis: int = -1
+
+
+WHOLE, FIXED, SLOPE, GAIN, GAIN_A_BYTE = "whole", "fixed", "slope", "gain", "gain a byte"
+
+Row = list[tuple[Column, float]]
+"""Numbers, and how often each counts. Seconds of a segment are such a row."""
+
+
+def fit_table(networks: Mapping[str, Network], samples: Sequence[Sample]) -> Table:
+    """The table that explains the samples best. networks: by ``Sample.network``"""
+    names = {name: signatures(network.graph) for name, network in networks.items()}
+    rows = [_row(networks[s.network], names[s.network], s) for s in samples]
+    x = _solved(rows, np.array([s.time_s for s in samples]), np.array([uncertain_s(s) for s in samples]))
+    seen = Counter(column.of for row in rows for column, _ in row if column.what == GAIN)
+    gains = {pair: (x[Column(GAIN, pair)], x[Column(GAIN_A_BYTE, pair)]) for pair in sorted(seen)}
+    return Table(_kernels(x, _errors(rows, samples, x)), gains, dict(seen))
+
+
+def uncertain_s(sample: Sample) -> float:
+    """Standard error of a sample's time: of the mean over its frames, and what no number of frames takes away."""
+    frames_s = float(np.std(sample.times_s)) / len(sample.times_s) ** 0.5
+    return float(np.hypot(np.hypot(RELATIVE * sample.time_s, ABSOLUTE_S), frames_s))
+
+
+def _row(network: Network, names: Sequence[str], sample: Sample) -> Row:
+    return [term for p in network.inside(sample.parts) for term in _terms(p, names[p.part.layer])]
+
+
+def _terms(p: InSegment, name: str) -> Iterator[tuple[Column, float]]:
+    """What the seconds of a part are made of."""
+    if p.share == 1:
+        yield Column(WHOLE, name), 1.0
+    else:
+        yield Column(FIXED, name, p.part.axis), 1.0
+        yield Column(SLOPE, name, p.part.axis), p.share
+    for edge in p.saves:
+        yield Column(GAIN, edge.pair), -p.share
+        yield Column(GAIN_A_BYTE, edge.pair), -p.share * edge.size_bytes
+
+
+def _solved(rows: Sequence[Row], times: Floats, sigma: Floats) -> dict[Column, float]:
+    """The numbers. Rows that are far off get a larger standard error, and all is solved again."""
+    splits = [c for c in dict.fromkeys(c for row in rows for c, _ in row) if c.what == FIXED]
+    ties = [_tie(split) for split in splits]
+    columns = {c: k for k, c in enumerate(dict.fromkeys(c for row in (*rows, *ties) for c, _ in row))}
+    a, tied, of_tie = _matrix(rows, columns), _matrix(ties, columns), [columns[tie[-1][0]] for tie in ties]
+    x, doubt = nonnegative(_divided(a, sigma), times / sigma), sigma
+    for _ in range(ROUNDS):
+        off = np.abs(a @ x - times) / sigma
+        doubt = sigma * np.sqrt(np.maximum(1.0, off / (FAR * max(1.0, float(np.median(off))))))
+        loose = TIE * np.maximum(x[of_tie], ABSOLUTE_S)
+        both = sparse.vstack([_divided(a, doubt), _divided(tied, loose)])
+        x = nonnegative(both, np.append(times / doubt, np.zeros(len(ties))), x)
+    return {column: float(x[k]) for column, k in columns.items()}
+
+
+def _tie(split: Column) -> Row:
+    """``fixed + slope - whole``, which is about 0."""
+    _, name, axis = split
+    return [(split, 1.0), (Column(SLOPE, name, axis), 1.0), (Column(WHOLE, name), -1.0)]
+
+
+def _matrix(rows: Sequence[Row], columns: Mapping[Column, int]) -> sparse.csr_matrix:
+    """``(rows, columns)``; equal terms of a row are added."""
+    values = [value for row in rows for _, value in row]
+    at = [columns[column] for row in rows for column, _ in row]
+    ends = np.cumsum([0, *map(len, rows)])
+    found = sparse.csr_matrix((values, at, ends), (len(rows), len(columns)), dtype=np.float64)
+    found.sum_duplicates()
+    return found
+
+
+def _divided(rows: sparse.csr_matrix, by: Floats) -> sparse.csr_matrix:
+    return sparse.diags(1 / by) @ rows
+
+
+def _kernels(x: Mapping[Column, float], errors: Mapping[str, float]) -> dict[str, Kernel]:
+    """By signature, in its order."""
+    splits: dict[str, dict[int, tuple[float, float]]] = {}
+    for what, name, axis in sorted(x):
+        if what == FIXED:
+            splits.setdefault(name, {})[axis] = (x[Column(FIXED, name, axis)], x[Column(SLOPE, name, axis)])
+    wholes = sorted(column.of for column in x if column.what == WHOLE)
+    return {
+        name: Kernel(name.rpartition("-")[0], x[Column(WHOLE, name)], splits.get(name, {}), errors.get(name))
+        for name in wholes
+    }
+
+
+def _errors(rows: Sequence[Row], samples: Sequence[Sample], x: Mapping[Column, float]) -> dict[str, float]:
+    """By signature, how far samples of it alone lie from what was found, or how well they are known; relative."""
+    off: dict[str, list[float]] = {}
+    for row, sample in zip(rows, samples, strict=True):
+        first = row[0][0]
+        if len(row) == 1 and first.what == WHOLE and x[first] > 0:
+            found_s = max(abs(sample.time_s - x[first]), uncertain_s(sample))
+            off.setdefault(first.of, []).append(found_s / x[first])
+    return {name: float(np.mean(values)) for name, values in off.items()}

@@ -1,0 +1,106 @@
+"""From what a calibration measured to the coefficients of one type of device, and how far they are off.
+
+Each concept is fitted in a file of its own: kernels and gains (``model.fit_segments``), a coefficient a kind for layers
+that were not measured (``model.fit_kinds``), memory (``model.fit_memory``), energy (``model.fit_energy``). What to
+expect of them is found by cross-validation (``model.fit_scores``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from model.coefficients import PARTNERS, UnitCost
+from model.fit_energy import Metered, with_power
+from model.fit_kinds import fit_kinds, measured
+from model.fit_memory import fit_memory
+from model.fit_scores import Score, scores
+from model.fit_segments import Table, fit_table
+from model.graph import Graph
+from model.samples import Run
+from model.segment_time import Network, predict
+from runtime.errors import CleaveError
+
+__all__ = ["Fitted", "Metered", "Report", "Score", "fit", "fit_times", "predict"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a fit found out about itself; errors are relative.
+
+    segments: how many samples there were
+    networks: errors of the times of each
+    kinds:    error of layers that were not measured, held out
+    memory:   error of the peak memory of ranks; None: they told none
+    """
+
+    segments: int
+    networks: dict[str, Score]
+    kinds: dict[str, float]
+    memory: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Coefficients of a type of device, and what is known about them."""
+
+    unit: UnitCost
+    report: Report
+
+
+def fit(
+    graphs: Mapping[str, Graph], runs: Sequence[Run], declared: UnitCost, metered: Sequence[Metered] = ()
+) -> Fitted:
+    """Fit what runs of one type of device tell; all else stays as it is declared.
+
+    graphs: by ``Run.network``; declared: watts, frequency, threads, and how kinds compare that were not measured.
+    ``CleaveError`` where there is nothing to fit to, or a network is missing.
+    """
+    runs = [replace(run, samples=tuple(s for s in run.samples if s.parts and s.time_s > 0)) for run in runs]
+    _check(graphs, runs)
+    networks = {name: Network(graphs[name]) for name in sorted({run.network for run in runs})}
+    unit = fit_times(networks, runs, declared)
+    found = scores(networks, runs, unit, partial(fit_times, declared=declared))
+    unit, memory = fit_memory(runs, with_power(unit, metered))
+    kinds = {kind: cost.error for kind, cost in unit.layers.items() if cost.error is not None}
+    report = Report(sum(len(run.samples) for run in runs), found, kinds, memory)
+    return Fitted(replace(unit, segment_error=_expected(found)), report)
+
+
+def _check(graphs: Mapping[str, Graph], runs: Sequence[Run]) -> None:
+    if not any(run.samples for run in runs):
+        raise CleaveError("no segment was measured that coefficients could be fitted to; calibrate first")
+    if missing := sorted({run.network for run in runs} - set(graphs)):
+        raise CleaveError(
+            *[f"the network '{name}' was measured but is not given; add it with --cnn" for name in missing]
+        )
+
+
+def fit_times(networks: Mapping[str, Network], runs: Sequence[Run], declared: UnitCost) -> UnitCost:
+    """The coefficients with kernels, gains, and kinds of layers as measured."""
+    table = fit_table(networks, [sample for run in runs for sample in run.samples])
+    graphs = {name: network.graph for name, network in networks.items()}
+    layers = fit_kinds(measured(graphs, table.kernels), declared)
+    return replace(declared, kernels=table.kernels, gains=_gains(table), layers=layers)
+
+
+def _gains(table: Table) -> dict[str, tuple[float, float]]:
+    """Of all pairs: one that no segment had gains what an edge does on average, for no session starts there either."""
+    if not table.gains:
+        return {}
+    once, per_byte = np.average([*table.gains.values()], axis=0, weights=[table.seen[pair] for pair in table.gains])
+    pairs = [f"{maker}>{reader}" for maker in PARTNERS for reader in PARTNERS]
+    return {pair: table.gains.get(pair, (float(once), float(per_byte))) for pair in pairs}
+
+
+def _expected(found: Mapping[str, Score]) -> float:
+    """Error of a segment to expect: the mean over networks, held out where that could be."""
+    return float(np.mean([s.fitted if s.held_out is None else s.held_out for s in found.values()]))
