@@ -53,4 +53,4 @@ def _turn() -> onnx.GraphProto:
     inputs = [("turn", onnx.TensorProto.INT64, ()), ("go", onnx.TensorProto.BOOL, ()), ("m", kind, shape)]
     outputs = [("go on", onnx.TensorProto.BOOL, ()), ("product", kind, shape)]
     values = [[helper.make_tensor_value_info(*of) for of in each] for each in (inputs, outputs)]
-    return helper.make_graph(nodes, "turn", *values)
+    return helper.make_graph(nodes, "turn", values[0], values[1])

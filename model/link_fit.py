@@ -1,0 +1,239 @@
+"""What messages cost, from probes of links: the parameters of LogGP as ``model.simulation`` charges them.
+
+A message of ``n`` bytes takes, one after the other (Alexandrov et al., LogGP, 1995): ``o + n O`` of the sender's
+processor, ``L + n G + g`` of the link, ``o' + n O'`` of the receiver's processor. Each is taken from the probe that
+shows it (``model.link_costs``), none from what all others leave over, so that a bad moment of one does not spread; only
+the latency is what is left of small messages, and the bandwidth what is left of large ones.
+
+A size's time is the median of its frames: other programs, and a share of a processor that is used up, disturb single
+frames and a lot. Intervals come from drawing frames again (Efron's bootstrap), so they say how far the measurement is
+repeatable; how far the straight line holds between the sizes is said by the errors of each size.
+
+Latencies are means of both directions: clocks of two hosts are compared by messages, which cannot tell them apart.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from model.link_costs import (
+    BOTH,
+    BURST,
+    COVERED,
+    FASTEST_BYTES_PER_S,
+    LATE,
+    TWO,
+    WAY,
+    Estimate,
+    LinkCosts,
+    LinkSample,
+    Overheads,
+    Path,
+    Sharing,
+)
+from model.simulation import EAGER_BYTES
+from runtime.errors import CleaveError
+
+Floats = NDArray[np.float64]
+
+SMALL_BYTES = 64
+"""Up to this size a message's time is its latency."""
+ROUNDS = 3
+"""Of bandwidth and latency in turn, each without the other's part."""
+SCALE = 1e-9
+"""Seconds a byte are fitted in nanoseconds, so that both columns are of one size."""
+SPREAD = 32
+"""Sizes down to this part of the largest show the bandwidth."""
+SURELY = 1.5
+"""A message is there after so many times what one of its size takes."""
+DRAWS = 200
+"""Repetitions of the fit with frames drawn anew."""
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class _Figures:
+    """A fit as plain figures.
+
+    overheads: type → (5,) in the order of `Overheads`; paths: (3,) as in `Path`; shares: (1,); errors: as in `Path`
+    """
+
+    overheads: dict[str, Floats]
+    paths: dict[Pair, Floats]
+    shares: dict[tuple[str, str, str, str], Floats]
+    errors: dict[Pair, dict[int, float]]
+
+    @staticmethod
+    def of(samples: Sequence[LinkSample], types: Mapping[str, str]) -> _Figures:
+        times: dict[Pair, dict[int, float]] = defaultdict(dict)
+        for s in samples:
+            if s.kind == WAY:
+                times[s.source, s.target][s.size_bytes] = _median(s.times_s)
+        overheads = {
+            kind: _overheads(samples, types, kind, times) for kind in dict.fromkeys(types[s.source] for s in samples)
+        }
+        local = {(s.source, s.target): s.local for s in samples}
+        paths, errors = {}, {}
+        for pair in times:
+            ends = [overheads[types[name]] for name in pair]
+            paths[pair] = _path(pair, times, local[pair], *ends)
+            errors[pair] = {n: _one_way(n, paths[pair], *ends) / t - 1 for n, t in _way(pair, times).items()}
+        shares = {(s.kind, s.source, s.target, s.also): _share(s, times) for s in samples if s.kind in (BOTH, TWO)}
+        return _Figures(overheads, paths, shares, errors)
+
+
+def fit(samples: Sequence[LinkSample], types: Mapping[str, str], seed: int = 0) -> LinkCosts:
+    """The figures behind samples. types: device → its type; devices of one type are taken together.
+
+    ``CleaveError`` where there are none.
+    """
+    if not any(sample.kind == WAY for sample in samples):
+        raise CleaveError("no message was measured on any link: measure again")
+    best, random = _Figures.of(samples, types), np.random.default_rng(seed)
+    drawn = [_Figures.of([_redrawn(sample, random) for sample in samples], types) for _ in range(DRAWS)]
+    local = {(sample.source, sample.target): sample.local for sample in samples}
+    paths = []
+    for pair, values in best.paths.items():
+        rate, latency, step = _estimates(values, [d.paths[pair] for d in drawn])
+        paths.append(Path(*pair, local[pair], rate, latency, step, best.errors[pair]))
+    return LinkCosts(
+        {k: Overheads(*_estimates(v, [d.overheads[k] for d in drawn])) for k, v in best.overheads.items()},
+        tuple(paths),
+        tuple(Sharing(*k, *_estimates(v, [d.shares[k] for d in drawn])) for k, v in best.shares.items()),
+    )
+
+
+def _redrawn(sample: LinkSample, random: np.random.Generator) -> LinkSample:
+    """The same probe with its frames drawn anew."""
+    chosen = random.integers(len(sample.times_s), size=len(sample.times_s))
+
+    def drawn(values: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(values[k] for k in chosen) if values else ()
+
+    return replace(sample, send_s=drawn(sample.send_s), times_s=drawn(sample.times_s), there_s=drawn(sample.there_s))
+
+
+def _estimates(values: Floats, drawn: Sequence[Floats]) -> list[Estimate]:
+    low, high = np.quantile(np.array(drawn), [(1 - COVERED) / 2, (1 + COVERED) / 2], axis=0)
+    return [Estimate(float(v), float(min(a, v)), float(max(b, v))) for v, a, b in zip(values, low, high, strict=True)]
+
+
+def _overheads(
+    samples: Sequence[LinkSample], types: Mapping[str, str], kind: str, times: Mapping[Pair, Mapping[int, float]]
+) -> Floats:
+    """``(5,)`` of a type, from messages to and from other hosts; where there are none, from those on its host.
+
+    The gap is no more than a small message leaves for it. On one host it is all of that: it stands for the latency, of
+    which a platform knows none there.
+    """
+    sent, taken, bursts = (_of(samples, probe, types, kind) for probe in (WAY, LATE, BURST))
+
+    def whole(s: LinkSample) -> float:
+        return times.get((s.source, s.target), {}).get(s.size_bytes, np.inf)
+
+    send = _line([(s.size_bytes, _median(s.send_s), whole(s)) for s in sent])
+    receive = _line([point for s in taken if (point := _taken(s, whole(s)))])
+    receive = _at_most(receive, [(s.size_bytes, whole(s) - float(send[0] + send[1] * s.size_bytes)) for s in sent])
+    gaps = [_gap(s, whole(s), send, receive) for s in bursts if np.isfinite(whole(s))]
+    rest = max(_median([whole(s) for s in sent if s.size_bytes <= SMALL_BYTES] or [0.0]) - send[0] - receive[0], 0.0)
+    gap = min(_median(gaps or [0.0]), rest) if any(not s.local for s in sent) else rest
+    return np.array([*send, *receive, gap])
+
+
+def _of(samples: Sequence[LinkSample], probe: str, types: Mapping[str, str], kind: str) -> list[LinkSample]:
+    """The probes that show what a type of device takes: as the receiver of ``LATE`` ones, as the sender of others."""
+    mine = [s for s in samples if s.kind == probe and types[s.target if probe == LATE else s.source] == kind]
+    return [s for s in mine if not s.local] or mine
+
+
+def _median(values: Sequence[float]) -> float:
+    return float(np.median(values))
+
+
+def _line(points: Sequence[tuple[int, float, float]]) -> Floats:
+    """``(2,)`` seconds, and seconds a byte, neither negative, through (size, seconds, seconds of the whole message).
+
+    An error counts by the part of the message's time that it is: what copying takes before a small message leaves
+    tells nothing of a large one, of which only the request is sent.
+    """
+    if not points:
+        return np.zeros(2)
+    size, seconds, whole = np.array(points, dtype=np.float64).T
+    found, _ = nnls(np.stack([1 / whole, size / whole * SCALE], axis=1), seconds / whole)
+    return np.array([found[0], found[1] * SCALE])
+
+
+def _taken(sample: LinkSample, whole_s: float) -> tuple[int, float, float] | None:
+    """What it took to take a message that was surely there; None: too few were."""
+    seen = [t for t, there in zip(sample.times_s, sample.there_s, strict=True) if there > SURELY * whole_s]
+    return (sample.size_bytes, _median(seen), whole_s) if 2 * len(seen) > len(sample.times_s) else None
+
+
+def _at_most(receive: Floats, left: Sequence[tuple[int, float]]) -> Floats:
+    """No more than messages to a rank that waits for them leave: one that has computed finds its caches cold.
+
+    left: sizes, and seconds that sending leaves of a message
+    """
+    small = [seconds for size, seconds in left if size <= SMALL_BYTES]
+    large = [seconds / size for size, seconds in left if size > EAGER_BYTES]
+    return np.array(
+        [min(r, max(_median(most), 0.0)) if most else r for r, most in zip(receive, (small, large), strict=True)]
+    )
+
+
+def _gap(burst: LinkSample, one_s: float, send: Floats, receive: Floats) -> float:
+    """Seconds that a link takes for each more message, unless handing it over takes as long."""
+    more = (_median(burst.times_s) - one_s) / (burst.count - 1) - receive[0]
+    return max(more, 0.0) if more > send[0] else 0.0
+
+
+def _path(pair: Pair, times: Mapping[Pair, Mapping[int, float]], local: bool, own: Floats, other: Floats) -> Floats:
+    """``(3,)`` bytes/s, latency and step of a way. own, other: overheads of its two devices"""
+    rest = {size: t - _overhead(size, own, other) for size, t in _way(pair, times).items()}
+    small = [size for size in rest if size <= SMALL_BYTES] or [min(rest)]
+    large = [size for size in rest if size >= max(rest) / SPREAD]
+    latency, per_byte = 0.0, 0.0
+    for _ in range(ROUNDS):
+        per_byte = max(_median([(rest[size] - latency) / size for size in large]), 1 / FASTEST_BYTES_PER_S)
+        latency = 0.0 if local else max(_median([rest[size] - per_byte * size for size in small]), 0.0)
+    return np.array([1 / per_byte, latency, _step(rest, per_byte)])
+
+
+def _way(pair: Pair, times: Mapping[Pair, Mapping[int, float]]) -> dict[int, float]:
+    """Size → seconds one way; of small messages the mean of there and back, which no clock has a part in."""
+    there, back = times[pair], times.get((pair[1], pair[0]), {})
+    return {n: (t + back[n]) / 2 if n <= EAGER_BYTES and n in back else t for n, t in there.items()}
+
+
+def _overhead(size: int, own: Floats, other: Floats) -> float:
+    """Seconds of a message besides latency and bytes: both processors, and the gap of the link that it comes in by."""
+    return float(own[0] + own[1] * size + other[4] + other[2] + other[3] * size)
+
+
+def _one_way(size: int, path: Floats, own: Floats, other: Floats) -> float:
+    """Seconds of a message by the figures, as ``model.simulation`` has it where nothing else is under way."""
+    return float(_overhead(size, own, other) + path[1] + size / path[0])
+
+
+def _step(rest: Mapping[int, float], per_byte: float) -> float:
+    """Between the largest message that goes unasked and the smallest that asks."""
+    unasked = [size for size in rest if size <= EAGER_BYTES]
+    asking = [size for size in rest if size > EAGER_BYTES]
+    if not unasked or not asking:
+        return 0.0
+    more = min(asking) - max(unasked)
+    return max(rest[min(asking)] - rest[max(unasked)] - per_byte * more, 0.0)
+
+
+def _share(sample: LinkSample, times: Mapping[Pair, Mapping[int, float]]) -> Floats:
+    """``(1,)`` how far two messages hold one another up; NaN where they were not measured apart."""
+    second = (sample.target, sample.source) if sample.kind == BOTH else (sample.also, sample.target)
+    one, two = (times.get(p, {}).get(sample.size_bytes, np.nan) for p in ((sample.source, sample.target), second))
+    return np.array([(_median(sample.times_s) - max(one, two)) / min(one, two)])
