@@ -160,7 +160,7 @@ def insert(b: Board, shard: int, device: int) -> None:
     _follow(b, device, shard, after)
 
 
-@kernel()
+@inlined
 def _last_on(b: Board, device: int, shard: int) -> int:
     """The last shard before another one that is on a device; -1: there is none."""
     task = b.task[ix(shard)]
@@ -197,7 +197,7 @@ def _follow(b: Board, device: int, shard: int, after: int) -> None:
         b.begin[ix(device)] = after
 
 
-@kernel()
+@inlined
 def link_around(g: GraphArrays, c: CostArrays, b: Board, shard: int) -> None:
     """Tasks of the segments that a shard and its neighbours are in."""
     if b.on[ix(shard)] >= 0:

@@ -178,7 +178,7 @@ def _write(b: Board, task: int, kind: int, count: int, device: Ints, start: Ints
         s.device[ix(shard)], s.start[ix(shard)], s.stop[ix(shard)] = device[k], start[k], stop[k]
 
 
-@kernel()
+@inlined
 def _place(g: GraphArrays, c: CostArrays, b: Board, task: int) -> None:
     """The shards of a task join the programs of their devices."""
     s = b.shards
@@ -200,7 +200,7 @@ def _place(g: GraphArrays, c: CostArrays, b: Board, task: int) -> None:
             _spend(b, b.spent, shard, 0.0)
 
 
-@kernel()
+@inlined
 def _carry(g: GraphArrays, c: CostArrays, b: Board, tensor: int, all_devices: bool) -> None:
     """Messages with pieces of a tensor, to all devices or to those that this change has to do with."""
     s, maker, n_devices = b.shards, g.tensor_task[ix(tensor)], len(b.scope)
