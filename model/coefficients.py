@@ -122,6 +122,7 @@ class UnitCost:
     gap_s: of the link, between two messages; 0: unknown, like the four before
     kernels: measured layers by signature (``model.signature``); they come before what ``layers`` says
     gains:   by pair of kinds (``pair``), what an edge inside a segment saves: seconds, and seconds a byte of the tensor
+    joins:   by axis, seconds a byte of putting a tensor together of parts that do not lie side by side in memory
     memory_segment_bytes: of each session, whatever it holds
     segment_error: relative error of a segment's time to expect, cross-validated; None: unknown
     idle_w:  what the unit's host draws when it does nothing; None: unknown
@@ -148,6 +149,7 @@ class UnitCost:
     send_j_per_byte: float = 0.0
     receive_j_per_byte: float = 0.0
     memory_segment_bytes: float = 0.0
+    joins: dict[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

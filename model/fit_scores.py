@@ -50,12 +50,12 @@ class Judged:
 
 def judged(network: Network, run: Run, unit: UnitCost) -> Judged:
     """A run as a unit's coefficients predict it."""
-    clock, samples = Clock(network, unit), [sample for sample in run.samples if sample.parts]
+    clock, divided = Clock(network, unit), network.divided(part for sample in run.samples for part in sample.parts)
     return Judged(
         run,
-        tuple(clock.seconds(sample.parts) for sample in samples),
-        tuple(sample.time_s for sample in samples),
-        tuple(len(sample.parts) for sample in samples),
+        tuple(clock.seconds(sample.parts, divided) for sample in run.samples),
+        tuple(sample.time_s for sample in run.samples),
+        tuple(len(sample.parts) for sample in run.samples),
     )
 
 

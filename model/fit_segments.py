@@ -17,7 +17,7 @@ from scipy import sparse
 
 from model.coefficients import Kernel
 from model.least_squares import Floats, nonnegative
-from model.samples import Sample
+from model.samples import Run, Sample
 from model.segment_time import InSegment, Network
 from model.signature import signatures
 
@@ -32,10 +32,11 @@ ROUNDS = 8
 
 @dataclass(frozen=True)
 class Table:
-    """What was found: kernels by signature, gains by pair, how many edges of a pair were inside segments."""
+    """What was found: kernels by signature, gains by pair, joins by axis; how many edges of a pair were seen."""
 
     kernels: dict[str, Kernel]
     gains: dict[str, tuple[float, float]]
+    joins: dict[int, float]
     seen: dict[str, int]
 
 
@@ -47,30 +48,38 @@ class Column(NamedTuple):
     axis: int = -1
 
 
-WHOLE, FIXED, SLOPE, GAIN, GAIN_A_BYTE = "whole", "fixed", "slope", "gain", "gain a byte"
+WHOLE, FIXED, SLOPE, GAIN, GAIN_A_BYTE, JOIN = "whole", "fixed", "slope", "gain", "gain a byte", "join"
 
 Row = list[tuple[Column, float]]
 """Numbers, and how often each counts. Seconds of a segment are such a row."""
 
 
-def fit_table(networks: Mapping[str, Network], samples: Sequence[Sample]) -> Table:
-    """The table that explains the samples best. networks: by ``Sample.network``"""
+def fit_table(networks: Mapping[str, Network], runs: Sequence[Run]) -> Table:
+    """The table that explains the samples of all runs best. networks: by ``Run.network``"""
     names = {name: signatures(network.graph) for name, network in networks.items()}
-    rows = [_row(networks[s.network], names[s.network], s) for s in samples]
+    rows = [row for run in runs for row in _rows(networks[run.network], names[run.network], run)]
+    samples = [sample for run in runs for sample in run.samples]
     x = _solved(rows, np.array([s.time_s for s in samples]), np.array([uncertain_s(s) for s in samples]))
     seen = Counter(column.of for row in rows for column, _ in row if column.what == GAIN)
     gains = {pair: (x[Column(GAIN, pair)], x[Column(GAIN_A_BYTE, pair)]) for pair in sorted(seen)}
-    return Table(_kernels(x, _errors(rows, samples, x)), gains, dict(seen))
+    joins = {column.axis: x[column] for column in sorted(x) if column.what == JOIN}
+    return Table(_kernels(x, _errors(rows, samples, x)), gains, joins, dict(seen))
 
 
 def uncertain_s(sample: Sample) -> float:
-    """Standard error of a sample's time: of the mean over its frames, and what no number of frames takes away."""
+    """Standard error of a sample's time: of the mean over its frames, and what no number of frames takes away.
+
+    A segment of several parts tells of them all, so that it counts like so many.
+    """
     frames_s = float(np.std(sample.times_s)) / len(sample.times_s) ** 0.5
-    return float(np.hypot(np.hypot(RELATIVE * sample.time_s, ABSOLUTE_S), frames_s))
+    alike_s = float(np.hypot(RELATIVE * sample.time_s, ABSOLUTE_S))
+    return float(np.hypot(alike_s / len(sample.parts) ** 0.5, frames_s))
 
 
-def _row(network: Network, names: Sequence[str], sample: Sample) -> Row:
-    return [term for p in network.inside(sample.parts) for term in _terms(p, names[p.part.layer])]
+def _rows(network: Network, names: Sequence[str], run: Run) -> Iterator[Row]:
+    divided = network.divided(part for sample in run.samples for part in sample.parts)
+    for sample in run.samples:
+        yield [t for p in network.inside(sample.parts, divided) for t in _terms(p, names[p.part.layer])]
 
 
 def _terms(p: InSegment, name: str) -> Iterator[tuple[Column, float]]:
@@ -83,6 +92,8 @@ def _terms(p: InSegment, name: str) -> Iterator[tuple[Column, float]]:
     for edge in p.saves:
         yield Column(GAIN, edge.pair), -p.share
         yield Column(GAIN_A_BYTE, edge.pair), -p.share * edge.size_bytes
+    for join in p.joins:
+        yield Column(JOIN, "", join.axis), p.share * join.size_bytes
 
 
 def _solved(rows: Sequence[Row], times: Floats, sigma: Floats) -> dict[Column, float]:

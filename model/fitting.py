@@ -86,10 +86,10 @@ def _check(graphs: Mapping[str, Graph], runs: Sequence[Run]) -> None:
 
 def fit_times(networks: Mapping[str, Network], runs: Sequence[Run], declared: UnitCost) -> UnitCost:
     """The coefficients with kernels, gains, and kinds of layers as measured."""
-    table = fit_table(networks, [sample for run in runs for sample in run.samples])
+    table = fit_table(networks, runs)
     graphs = {name: network.graph for name, network in networks.items()}
     layers = fit_kinds(measured(graphs, table.kernels), declared)
-    return replace(declared, kernels=table.kernels, gains=_gains(table), layers=layers)
+    return replace(declared, kernels=table.kernels, gains=_gains(table), joins=table.joins, layers=layers)
 
 
 def _gains(table: Table) -> dict[str, tuple[float, float]]:

@@ -1,18 +1,25 @@
 """Seconds of a segment, in plain words: the very formula that ``model.spending`` has compiled.
 
-    time(segment) = sum over its parts of  max(0, alone(part) - share(part) * sum of gains over the edges inside)
+    time(segment) = sum over its parts of  alone(part) - share(part) * sum of gains over the edges inside
 
 ``alone`` is the time of a segment of that part only, with the start of its session and the layouts at its borders:
 ``whole_s`` of its kernel, or ``fixed + slope * share`` where the layer is split. An edge is inside where a part before
-in the same segment made of what this one reads: kernels fuse, layouts stay, no session starts.
+in the same segment made of what this one reads: kernels fuse, layouts stay, no session starts. An edge may save more
+than its reader takes: a Relu becomes part of the convolution before it, which then need not put its output into another
+layout either. A segment as a whole never takes less than nothing.
+
+Where a layer was made in parts that do not lie side by side in memory, its reader puts them together first, or adds
+them: that comes on top (``joins`` of the unit, by axis).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
-from model import coefficients
+from model import boxes, coefficients
 from model.coefficients import UnitCost
 from model.costs import SPLIT, WHOLE, row
 from model.graph import Graph
@@ -28,12 +35,25 @@ class Edge(NamedTuple):
     size_bytes: float
 
 
+class Join(NamedTuple):
+    """Parts that are put together: axis along which they are, bytes that are read for it."""
+
+    axis: int
+    size_bytes: float
+
+
 class InSegment(NamedTuple):
     """A part as it stands in a segment. share: of the layer, 1 where it is whole; saves: edges from parts before it"""
 
     part: PartOf
     share: float
     saves: list[Edge]
+    joins: list[Join]
+
+
+Divided = Mapping[int, tuple[int, int]]
+"""Layers that are made in parts: axis, and how many parts."""
+NOTHING: Divided = MappingProxyType({})
 
 
 class Network:
@@ -43,13 +63,33 @@ class Network:
         self.graph = graph
         self.edges = [[self._edge(name, layer.index) for name in self._read(layer.index)] for layer in graph.layers]
 
-    def inside(self, parts: Sequence[PartOf]) -> Iterator[InSegment]:
-        """The parts of a segment, in order."""
+    def inside(self, parts: Sequence[PartOf], divided: Divided = NOTHING) -> Iterator[InSegment]:
+        """The parts of a segment, in order. divided: layers of the whole mapping that are"""
         made: set[int] = set()
         for part in parts:
-            share = (part.stop - part.start) / extent(self.graph, self.graph.layers[part.layer], part.axis)
-            yield InSegment(part, share, [edge for edge in self.edges[part.layer] if edge.maker in made])
+            edges = self.edges[part.layer]
+            joins = [join for edge in edges if edge.maker in divided for join in self._join(edge, divided[edge.maker])]
+            yield InSegment(part, self.share(part), [edge for edge in edges if edge.maker in made], joins)
             made.add(part.layer)
+
+    def share(self, part: PartOf) -> float:
+        """Of its layer."""
+        return (part.stop - part.start) / extent(self.graph, self.graph.layers[part.layer], part.axis)
+
+    def divided(self, parts: Iterable[PartOf]) -> Divided:
+        """The layers that are made in parts, of all parts of a mapping."""
+        found: dict[int, tuple[int, int]] = {}
+        for part in (part for part in parts if self.share(part) < 1):
+            found[part.layer] = part.axis, found.get(part.layer, (part.axis, 0))[1] + 1
+        return found
+
+    def _join(self, edge: Edge, made: tuple[int, int]) -> list[Join]:
+        """Partial sums are read each; other parts are copied where something lies between the rows of one."""
+        axis, count = made
+        if axis == boxes.PARTIAL:
+            return [Join(axis, count * edge.size_bytes)]
+        between = self.graph.tensors[self.graph.layers[edge.maker].outputs[0]].shape[:axis]
+        return [Join(axis, edge.size_bytes)] if math.prod(between) > 1 else []
 
     def _read(self, layer: int) -> list[str]:
         """Tensors that other layers make, as often as the layer reads them."""
@@ -65,20 +105,24 @@ class Clock:
     """A graph's segments on a unit."""
 
     def __init__(self, network: Network, unit: UnitCost) -> None:
-        self.network, self.gains = network, unit.gains
+        self.network, self.gains, self.joins = network, unit.gains, unit.joins
         self.rows = [row(network.graph, layer, unit, 1.0) for layer in network.graph.layers]
 
-    def seconds(self, parts: Sequence[PartOf]) -> float:
-        """Of a segment of these parts."""
-        return sum(self.each(parts))
+    def seconds(self, parts: Sequence[PartOf], divided: Divided = NOTHING) -> float:
+        """Of a segment of these parts. divided: layers of the whole mapping that are"""
+        return max(0.0, sum(self.each(parts, divided)))
 
-    def each(self, parts: Sequence[PartOf]) -> list[float]:
-        """Of every part of the segment."""
-        return [max(0.0, self._alone(p) - p.share * self._saved(p)) for p in self.network.inside(parts)]
+    def each(self, parts: Sequence[PartOf], divided: Divided = NOTHING) -> list[float]:
+        """What each part adds to the segment; less than 0 where it saves its maker more than it takes."""
+        inside = self.network.inside(parts, divided)
+        return [self._alone(p) + p.share * (self._joined(p) - self._saved(p)) for p in inside]
 
     def _alone(self, p: InSegment) -> float:
         costs, split = self.rows[p.part.layer], SPLIT + 2 * p.part.axis
         return costs[WHOLE] if p.share == 1 else costs[split] + costs[split + 1] * p.share
+
+    def _joined(self, p: InSegment) -> float:
+        return sum(self.joins.get(join.axis, 0.0) * join.size_bytes for join in p.joins)
 
     def _saved(self, p: InSegment) -> float:
         saved = 0.0
