@@ -25,6 +25,8 @@ LEAST = 3
 ROUNDS = 5
 FAR = 0.1
 """Relative error beyond which a layer counts less."""
+PULL = 0.01
+"""How much what is declared counts beside a layer: it decides where layers are too few, or too much alike, to tell."""
 FREE = 1e6
 """MACs a cycle of kernels whose time does not go with them."""
 
@@ -59,37 +61,40 @@ def fit_kinds(table: Sequence[Measured], declared: UnitCost) -> dict[str, LayerC
     found = {}
     for kind, cost in declared.layers.items():
         mine = [kernel for kernel in table if kernel.kind == kind]
-        found[kind] = _fitted(mine, cost, declared.frequency_hz) if mine else _scaled(cost, scale)
+        likely = _scaled(cost, scale)
+        found[kind] = _fitted(mine, likely, declared.frequency_hz) if mine else likely
     return found
 
 
-def _fitted(mine: Sequence[Measured], declared: LayerCost, frequency_hz: float) -> LayerCost:
-    overhead_s, s_per_mac, s_per_byte = _solved(mine)
-    speed = 1 / (frequency_hz * s_per_mac) if s_per_mac > 0 else FREE
-    error = _held_out(mine)
-    return replace(declared, overhead_s=overhead_s, macs_per_cycle=min(speed, FREE), s_per_byte=s_per_byte, error=error)
+def _fitted(mine: Sequence[Measured], likely: LayerCost, frequency_hz: float) -> LayerCost:
+    guess = np.array([likely.overhead_s, 1 / (frequency_hz * likely.macs_per_cycle), likely.s_per_byte])
+    overhead_s, s_per_mac, s_per_byte = (float(v) for v in _solved(mine, guess))
+    speed = min(FREE, 1 / (frequency_hz * s_per_mac)) if s_per_mac > 0 else FREE
+    error = _held_out(mine, guess)
+    return replace(likely, overhead_s=overhead_s, macs_per_cycle=speed, s_per_byte=s_per_byte, error=error)
 
 
-def _solved(mine: Sequence[Measured]) -> tuple[float, float, float]:
-    """Seconds, seconds a MAC, seconds a byte."""
+def _solved(mine: Sequence[Measured], guess: Floats) -> Floats:
+    """(3,) seconds, seconds a MAC, seconds a byte. guess: what they are where layers do not tell them apart"""
     seconds = np.array([kernel.seconds for kernel in mine])
     rows = np.array([kernel.features for kernel in mine]) / seconds[:, None]
+    pull = np.diag(PULL * np.median(rows, axis=0))
     weight = np.ones(len(mine))
     for _ in range(ROUNDS):
-        x = nonnegative(sparse.csr_matrix(rows * weight[:, None]), weight)
+        both = np.vstack([rows * weight[:, None], pull])
+        x = nonnegative(sparse.csr_matrix(both), np.append(weight, pull @ guess))
         off = np.abs(rows @ x - 1)
         weight = 1 / np.sqrt(np.maximum(1.0, off / max(FAR, float(np.median(off)))))
-    return float(x[0]), float(x[1]), float(x[2])
+    return x
 
 
-def _held_out(mine: Sequence[Measured]) -> float | None:
+def _held_out(mine: Sequence[Measured], guess: Floats) -> float | None:
     """Relative error of layers that the fit has not seen; None: they are too few to tell."""
     if len(mine) < LEAST:
         return None
     predicted = np.zeros(len(mine))
     for fold in _folds(mine):
-        rest = [kernel for k, kernel in enumerate(mine) if k not in fold]
-        x = _solved(rest)
+        x = _solved([kernel for k, kernel in enumerate(mine) if k not in fold], guess)
         for k in fold:
             predicted[k] = np.dot(mine[k].features, x)
     return relative_error(predicted, np.array([kernel.seconds for kernel in mine]))

@@ -1,0 +1,311 @@
+"""Fitting: what a known device takes is found again from its times, whatever disturbs some of them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from codegen.zoo import cached
+from model import coefficients
+from model.boxes import CHANNELS, ROWS
+from model.coefficients import PARTNERS, Kernel, UnitCost
+from model.fitting import Metered, fit, fit_times, predict
+from model.graph import Graph
+from model.load import load
+from model.mapping import extent
+from model.samples import Footing, PartOf, Run, Sample
+from model.segment_time import Clock, Network
+from model.signature import signatures
+from runtime.errors import CleaveError
+from runtime.trace import Memory
+from tests.tiny_cnn import MORE
+
+DECLARED = coefficients.load("generic").unit("cpu")
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return load(cached("squeezenet"))
+
+
+def device(graph: Graph, seed: int = 1) -> UnitCost:
+    """A made-up unit that the model describes exactly: kernels of 0.1 to 1 ms, and gains below them."""
+    draw = random.Random(seed)
+    kernels = {}
+    for layer, name in zip(graph.layers, signatures(graph), strict=True):
+        whole = draw.uniform(1e-4, 1e-3)
+        splits = dict.fromkeys((CHANNELS, ROWS), (0.1 * whole, 0.9 * whole)) if layer.op == "Conv" else {}
+        kernels.setdefault(name, Kernel(layer.op, whole, splits))
+    pairs = {edge.pair for edges in Network(graph).edges for edge in edges}
+    gains = {pair: (draw.uniform(1e-6, 1e-5), draw.uniform(0, 2e-11)) for pair in sorted(pairs)}
+    return replace(DECLARED, kernels=kernels, gains=gains, joins={ROWS: 2e-10})
+
+
+def whole(graph: Graph, layer: int) -> PartOf:
+    return PartOf(layer, CHANNELS, 0, extent(graph, graph.layers[layer]))
+
+
+def cut(graph: Graph, layer: int, axis: int, share: float) -> list[PartOf]:
+    """A layer in two parts, a share and the rest."""
+    size = extent(graph, graph.layers[layer], axis)
+    at = max(1, min(size - 1, round(size * share)))
+    return [PartOf(layer, axis, 0, at), PartOf(layer, axis, at, size)]
+
+
+def segments(graph: Graph, draw: random.Random, border: float) -> list[list[PartOf]]:
+    """Whole layers, in segments that begin with this probability."""
+    found: list[list[PartOf]] = []
+    for layer in range(len(graph.layers)):
+        if not found or draw.random() < border:
+            found.append([])
+        found[-1].append(whole(graph, layer))
+    return found
+
+
+def halves(graph: Graph, axis: int, share: float) -> list[list[PartOf]]:
+    """Every part a segment, convolutions in two where they can be."""
+    found = []
+    for layer in graph.layers:
+        split = layer.op == "Conv" and extent(graph, layer, axis) > 1
+        parts = cut(graph, layer.index, axis, share) if split else [whole(graph, layer.index)]
+        found += [[part] for part in parts]
+    return found
+
+
+def run(graph: Graph, unit: UnitCost, parts: list[list[PartOf]], noise: float = 0.0, seed: int = 0) -> Run:
+    """What the unit would have measured, each frame a bit off."""
+    network, rng = Network(graph), np.random.default_rng((seed, len(parts)))
+    clock, divided = Clock(network, unit), network.divided(part for segment in parts for part in segment)
+    samples = [
+        Sample(
+            "segment", "d", graph.name, tuple(s), tuple(clock.seconds(s, divided) * (1 + noise * rng.normal(size=9)))
+        )
+        for s in parts
+    ]
+    latencies = tuple(np.sum([s.times_s for s in samples], axis=0))
+    return Run(f"{seed}", "d", graph.name, "python", "", "made up", "", "h", "", {}, latencies, (), tuple(samples))
+
+
+def calibration(graph: Graph, unit: UnitCost, noise: float = 0.0, randoms: int = 5) -> list[Run]:
+    draw = random.Random(3)
+    borders = [0.0, 1.0, *[draw.uniform(0.05, 0.6) for _ in range(randoms)]]
+    parts = [segments(graph, draw, border) for border in borders]
+    parts += [halves(graph, axis, share) for axis in (CHANNELS, ROWS) for share in (1 / 2, 1 / 4)]
+    return [run(graph, unit, each, noise, seed) for seed, each in enumerate(parts)]
+
+
+def disturbed(runs: list[Run], every: int, by: float) -> list[Run]:
+    """Each so manieth segment takes so many times longer, in all its frames."""
+    return [
+        replace(
+            each,
+            samples=tuple(
+                replace(s, times_s=tuple(t * by for t in s.times_s)) if (k + number) % every == 0 else s
+                for k, s in enumerate(each.samples)
+            ),
+        )
+        for number, each in enumerate(runs)
+    ]
+
+
+def worst(graph: Graph, found: UnitCost, known: UnitCost, seed: int = 7) -> float:
+    """Largest relative error over segments that no calibration had."""
+    draw, network = random.Random(seed), Network(graph)
+    clocks = [Clock(network, unit) for unit in (found, known)]
+    tried = [s for border in (0.0, 0.1, 0.3, 0.7) for s in segments(graph, draw, border)]
+    tried += halves(graph, CHANNELS, 1 / 3) + halves(graph, ROWS, 0.4)
+    return max(abs(clocks[0].seconds(s) / clocks[1].seconds(s) - 1) for s in tried)
+
+
+def test_a_known_device_is_found_again(graph: Graph) -> None:
+    known = device(graph)
+    found = fit({graph.name: graph}, calibration(graph, known), DECLARED)
+    assert found.unit.kernels.keys() == known.kernels.keys()
+    for name, kernel in known.kernels.items():
+        assert found.unit.kernels[name].whole_s == pytest.approx(kernel.whole_s, rel=1e-3)
+        assert found.unit.kernels[name].op == kernel.op
+        for axis, split in found.unit.kernels[name].splits.items():
+            assert split == pytest.approx(kernel.splits[axis], rel=2e-2)
+    assert found.unit.joins == pytest.approx(known.joins, rel=1e-2)
+    assert worst(graph, found.unit, known) < 2e-3
+    assert found.unit.segment_error == pytest.approx(0, abs=2e-3)
+    assert found.report.networks[graph.name].fitted < 1e-3
+
+
+def test_noise_is_averaged_out_and_told(graph: Graph) -> None:
+    known = device(graph)
+    found = fit({graph.name: graph}, calibration(graph, known, noise=0.05), DECLARED)
+    score = found.report.networks[graph.name]
+    assert worst(graph, found.unit, known) < 0.08
+    assert 0.002 < score.fitted < 0.03
+    assert score.held_out is not None
+    assert 0.002 < score.held_out < 0.05
+    assert found.unit.segment_error == score.held_out
+    assert all(kernel.error is not None and 0.005 < kernel.error < 0.1 for kernel in found.unit.kernels.values())
+
+
+def test_segments_that_something_disturbed_move_little(graph: Graph) -> None:
+    known = device(graph)
+    clean = calibration(graph, known, noise=0.01)
+    found = fit({graph.name: graph}, disturbed(clean, every=15, by=3.0), DECLARED).unit
+    taken = Clock(Network(graph), found).seconds([whole(graph, k) for k in range(len(graph.layers))])
+    assert taken == pytest.approx(predict(graph, [whole(graph, k) for k in range(len(graph.layers))], known), rel=0.02)
+    errors = [abs(found.kernels[name].whole_s / kernel.whole_s - 1) for name, kernel in known.kernels.items()]
+    assert np.median(errors) < 0.02
+    assert max(errors) < 0.5
+
+
+def test_the_same_runs_give_the_same_bytes(graph: Graph) -> None:
+    runs = calibration(graph, device(graph), noise=0.05, randoms=2)
+    first, second = (fit({graph.name: graph}, runs, DECLARED) for _ in range(2))
+    assert first == second
+
+
+def test_what_was_fitted_is_written_and_read(graph: Graph) -> None:
+    found = fit({graph.name: graph}, calibration(graph, device(graph), noise=0.02, randoms=2), DECLARED)
+    whole_set = coefficients.Coefficients("mine", True, "made up", {"cpu": found.unit}, found.report.to_json())
+    assert coefficients.parse(whole_set.to_json(), "mine") == coefficients.parse(whole_set.to_json(), "again")
+    assert coefficients.parse(whole_set.to_json(), "mine").unit("cpu") == found.unit
+
+
+@pytest.mark.parametrize("seed", range(8 * MORE))
+def test_times_are_never_negative_and_more_of_a_layer_is_never_cheaper(graph: Graph, seed: int) -> None:
+    """Even when times are nonsense."""
+    rng = np.random.default_rng(seed)
+    runs = calibration(graph, device(graph), randoms=1)
+    nonsense = [
+        replace(r, samples=tuple(replace(s, times_s=tuple(rng.exponential(1e-3, 3))) for s in r.samples)) for r in runs
+    ]
+    unit = fit_times({graph.name: Network(graph)}, nonsense, DECLARED)
+    clock, draw = Clock(Network(graph), unit), random.Random(seed)
+    assert all(clock.seconds(s) >= 0 for border in (0.0, 0.2, 1.0) for s in segments(graph, draw, border))
+    assert all(min((kernel.whole_s, *sum(kernel.splits.values(), ()))) >= 0 for kernel in unit.kernels.values())
+    assert all(min(gain) >= 0 for gain in unit.gains.values())
+    for layer in (layer for layer in graph.layers if layer.op == "Conv"):
+        size = extent(graph, layer)
+        shares = [clock.seconds([PartOf(layer.index, CHANNELS, 0, stop)]) for stop in range(1, size)]
+        assert (np.diff(shares) >= -1e-12).all()
+
+
+def test_layers_that_were_not_measured_go_by_their_kind(graph: Graph) -> None:
+    """A device whose kernels are just their MACs and bytes is known from two thirds of its layers."""
+    layers = {k: replace(c, overhead_s=2e-5, macs_per_cycle=4.0, s_per_byte=2e-10) for k, c in DECLARED.layers.items()}
+    known = replace(DECLARED, layers=layers)
+    half = [[whole(graph, k)] for k in range(len(graph.layers) * 2 // 3)]
+    unit = fit({graph.name: graph}, [run(graph, known, half), run(graph, known, half, seed=1)], DECLARED).unit
+    rest = range(len(half), len(graph.layers))
+    for k in (k for k in rest if graph.layers[k].op in ("Conv", "Relu")):  # others are all alike, which tells little
+        assert predict(graph, [whole(graph, k)], unit) == pytest.approx(
+            predict(graph, [whole(graph, k)], known), rel=0.1
+        )
+    assert unit.layers["conv_im2col"].error == pytest.approx(0, abs=0.05)
+
+
+def test_kinds_that_were_not_measured_are_as_much_slower_as_the_others(graph: Graph) -> None:
+    slow = {k: replace(c, overhead_s=8 * c.overhead_s, macs_per_cycle=c.macs_per_cycle / 8)
+            for k, c in DECLARED.layers.items()}  # fmt: skip
+    runs = [run(graph, replace(DECLARED, layers=slow), [[whole(graph, k)] for k in range(len(graph.layers))])]
+    found = fit({graph.name: graph}, runs, DECLARED).unit.layers["lrn"]
+    assert found.macs_per_cycle == pytest.approx(DECLARED.layers["lrn"].macs_per_cycle / 8, rel=0.01)
+    assert (found.error, found.power_w) == (None, DECLARED.layers["lrn"].power_w)
+
+
+def test_pairs_that_were_not_seen_gain_what_edges_do_on_average(graph: Graph) -> None:
+    gains = fit({graph.name: graph}, calibration(graph, device(graph)), DECLARED).unit.gains
+    assert len(gains) == len(PARTNERS) ** 2
+    assert 1e-6 < gains["lrn>softmax"][0] < 1e-5
+
+
+def test_a_network_is_also_judged_by_a_fit_to_the_others(graph: Graph) -> None:
+    other = load(cached("alexnet"))
+    runs = [*calibration(graph, device(graph), randoms=1)[:3], *calibration(other, device(other), randoms=1)[:3]]
+    found = fit({graph.name: graph, other.name: other}, runs, DECLARED).report.networks
+    assert found.keys() == {graph.name, other.name}
+    assert all(score.unseen is not None and score.unseen > 0.05 for score in found.values())  # kernels are random here
+    alone = fit({graph.name: graph}, runs[:3], DECLARED).report.networks
+    assert alone[graph.name].unseen is None
+
+
+def test_nothing_measured_and_networks_that_are_missing_are_said(graph: Graph) -> None:
+    with pytest.raises(CleaveError, match=r"^no segment was measured that coefficients could be fitted to"):
+        fit({graph.name: graph}, [], DECLARED)
+    runs = [run(graph, device(graph), [[whole(graph, 0)]])]
+    with pytest.raises(
+        CleaveError, match=r"^the network 'squeezenet' was measured but is not given; add it with --cnn$"
+    ):
+        fit({}, runs, DECLARED)
+
+
+# --- memory ---
+
+MB = 10**6
+
+
+def footing(weights: float, activations: float, buffers: float, segments: int) -> Footing:
+    """A rank that takes 50 MB, 1.2 bytes a byte of weights, 1.5 of activations, 1 of buffers, 0.4 MB a session."""
+    held = round(1.2 * weights + 1.5 * activations + buffers + 0.4 * MB * segments)
+    memory = Memory(50 * MB, round(buffers), 0, 7 * MB, 0)
+    return Footing("d", weights, activations, 0.0, buffers, segments, 57 * MB + held, memory, 0.0)
+
+
+def test_memory_is_found_where_runs_tell_it_apart(graph: Graph) -> None:
+    draw = random.Random(1)
+    ranks = [
+        footing(draw.uniform(1, 200) * MB, draw.uniform(1, 30) * MB, draw.uniform(1, 60) * MB, draw.randrange(1, 200))
+        for _ in range(40)
+    ]
+    base = run(graph, device(graph), [[whole(graph, 0)]])
+    found = fit({graph.name: graph}, [replace(base, ranks=(rank,)) for rank in ranks], DECLARED)
+    unit = found.unit
+    assert unit.memory_bias_bytes == 50 * MB
+    assert unit.memory_segment_bytes == pytest.approx(0.4 * MB, rel=0.02)
+    assert (unit.memory_weights, unit.memory_activations, unit.memory_buffers) == pytest.approx((1.2, 1.5, 1), rel=0.03)
+    assert found.report.memory is not None
+    assert found.report.memory < 0.01
+
+
+def test_what_runs_of_one_network_cannot_tell_apart_stays_near_what_is_likely(graph: Graph) -> None:
+    ranks = [footing(5 * MB, 3 * MB, buffers * MB, 2 * buffers) for buffers in (1, 5, 9)]
+    base = run(graph, device(graph), [[whole(graph, 0)]])
+    unit = fit({graph.name: graph}, [replace(base, ranks=tuple(ranks))], DECLARED).unit
+    assert all(0.3 < k < 3 for k in (unit.memory_weights, unit.memory_activations, unit.memory_buffers))
+
+
+def test_memory_that_no_rank_told_stays_as_declared(graph: Graph) -> None:
+    found = fit({graph.name: graph}, [run(graph, device(graph), [[whole(graph, 0)]])], DECLARED)
+    assert found.unit.memory_bias_bytes == DECLARED.memory_bias_bytes
+    assert found.report.memory is None
+
+
+# --- energy ---
+
+
+def metered(draw: random.Random) -> Metered:
+    """A host that draws 2 W, 3 W more in convolutions, 1 W more in all else, and 10 nJ a byte sent."""
+    busy = {"conv_im2col": draw.uniform(0, 5), "activation": draw.uniform(0, 2), "fc": draw.uniform(0, 2)}
+    time_s, sent = sum(busy.values()) + draw.uniform(0, 5), draw.uniform(0, 1e9)
+    energy = 2 * time_s + 3 * busy["conv_im2col"] + busy["activation"] + busy["fc"] + 1e-8 * sent
+    return Metered(energy, time_s, busy, sent)
+
+
+def test_power_is_found_from_metered_runs(graph: Graph) -> None:
+    draw = random.Random(2)
+    runs = [run(graph, device(graph), [[whole(graph, 0)]])]
+    unit = fit({graph.name: graph}, runs, DECLARED, [metered(draw) for _ in range(30)]).unit
+    assert unit.idle_w == pytest.approx(2, rel=0.05)
+    assert unit.layers["conv_im2col"].power_w == pytest.approx(5, rel=0.05)
+    assert unit.layers["activation"].power_w == pytest.approx(3, rel=0.2)
+    assert unit.send_j_per_byte == pytest.approx(1e-8, rel=0.1)
+    assert unit.receive_j_per_byte == pytest.approx(0, abs=1e-9)
+    assert all(cost.power_w >= unit.idle_w for cost in unit.layers.values())
+
+
+def test_without_a_meter_power_stays_as_declared(graph: Graph) -> None:
+    runs = [run(graph, device(graph), [[whole(graph, 0)]])]
+    for few in ([], [metered(random.Random(0))]):
+        unit = fit({graph.name: graph}, runs, DECLARED, few).unit
+        assert unit.idle_w is None
+        assert {k: c.power_w for k, c in unit.layers.items()} == {k: c.power_w for k, c in DECLARED.layers.items()}
