@@ -171,9 +171,14 @@ def _line(points: Sequence[tuple[int, float, float]]) -> Floats:
 
 
 def _taken(sample: LinkSample, whole_s: float) -> tuple[int, float, float] | None:
-    """What it took to take a message that was surely there; None: too few were."""
+    """What it took to take a message that was surely there; None: too few were.
+
+    The lower quartile: a busy host may not be done with a message that should be there, and waiting is no taking. From
+    other hosts only what goes unasked: the rest of a large one comes at whatever pace a busy receiver has for it.
+    """
     seen = [t for t, there in zip(sample.times_s, sample.there_s, strict=True) if there > SURELY * whole_s]
-    return (sample.size_bytes, _median(seen), whole_s) if 2 * len(seen) > len(sample.times_s) else None
+    known = 2 * len(seen) > len(sample.times_s) and (sample.local or sample.size_bytes <= EAGER_BYTES)
+    return (sample.size_bytes, float(np.quantile(seen, 0.25)), whole_s) if known else None
 
 
 def _at_most(receive: Floats, left: Sequence[tuple[int, float]]) -> Floats:
