@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from model import history
 from model.arrays import GraphArrays, Ints, ix
-from model.compiled import inlined, kernel
+from model.compiled import inlined
 from model.costs import CostArrays, Floats
 from model.events import Tasks
 from model.history import History, Log, link, put, take_out
@@ -220,10 +220,13 @@ def _begins(b: Board, shard: int) -> bool:
 @inlined
 def _link_segment(g: GraphArrays, c: CostArrays, b: Board, head: int) -> int:
     """The tasks of a segment, and of what its last shard sends; returns the shard that the next one begins with."""
-    shard, duration = head, b.work[ix(head)] + b.receives[ix(head)]
+    shard = head
+    work, spent = _ticks_in(g, c, b, shard, head, 0.0)
+    duration = work + b.receives[ix(head)]
     while b.after[ix(shard)] >= 0 and not _begins(b, b.after[ix(shard)]):
         shard = b.after[ix(shard)]
-        duration += _ticks_in(g, c, b, shard, head)
+        work, spent = _ticks_in(g, c, b, shard, head, spent)
+        duration = max(0, duration + work)
         take_out(b.history, b.number[ix(shard)])
     put(b.history, b.number[ix(head)], -1, duration, -1)
     edge, following = 2 * b.number[ix(head)], b.after[ix(shard)]
@@ -234,12 +237,13 @@ def _link_segment(g: GraphArrays, c: CostArrays, b: Board, head: int) -> int:
 
 
 @inlined
-def _ticks_in(g: GraphArrays, c: CostArrays, b: Board, shard: int, head: int) -> int:
-    """What a shard takes in the segment that begins with another one."""
+def _ticks_in(g: GraphArrays, c: CostArrays, b: Board, shard: int, head: int, spent: float) -> tuple[int, float]:
+    """What a shard adds to the segment that begins with ``head``, and what is spent then."""
     work = b.work[ix(shard)]
-    if len(c.gain) > 0:
-        work = ticks(seconds_of(g, b.shards, c, b.task[ix(shard)], shard, b.on[ix(shard)], head))
-    return work
+    if len(c.beside) > 0:
+        seconds = seconds_of(g, b.shards, c, b.task[ix(shard)], shard, b.on[ix(shard)], head, spent)
+        work, spent = ticks(seconds), spent + seconds
+    return work, spent
 
 
 @inlined

@@ -177,10 +177,10 @@ def _flops(script: Script, device: int) -> float:
 
 def _faster(c: CostArrays, devices: list[int]) -> CostArrays:
     """Devices whose layers take less time."""
-    work, gain = c.work.copy(), c.gain.copy()
+    work, beside = c.work.copy(), c.beside.copy()
     work[:, devices, :WATTS] /= 1 + MORE
-    gain[:, devices] /= 1 + MORE
-    return c._replace(work=work, gain=gain)
+    beside[:, devices] /= 1 + MORE
+    return c._replace(work=work, beside=beside)
 
 
 def _with(c: CostArrays, platform: Platform, which: list[int], field: str, factor: float) -> CostArrays:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from model import boxes, coefficients
 from model.arrays import GraphArrays
 from model.graph import Graph, Layer
-from model.platform import Host, Platform
+from model.platform import Device, Host, Platform
 from model.signature import signature
 from runtime.errors import CleaveError
 
@@ -18,6 +19,8 @@ Floats = NDArray[np.float64]
 
 WHOLE, SPLIT, WATTS = 0, 1, 1 + 2 * boxes.KINDS
 """Columns of ``CostArrays.work``."""
+GAIN, JOIN = 0, 1
+"""Columns of ``CostArrays.beside``."""
 
 
 class CostArrays(NamedTuple):
@@ -25,19 +28,20 @@ class CostArrays(NamedTuple):
 
     work: (T, D, 2 + 2 * KINDS) of a task by itself: seconds of the WHOLE; from SPLIT on, for each kind of split, the
           fixed part of a shard's seconds and the part that goes with its share; WATTS meanwhile
-    gain: (E, D) seconds saved where what an edge brings was made in the same segment; (0, D): nowhere
+    beside: (E, D, 1 + KINDS) seconds of an edge: that it saves (GAIN) where the same segment made what it brings; from
+            JOIN on, for each kind of split, of putting parts together where it was made in parts; (0, …): none anywhere
     cut_bytes, kept_bytes: (T, KINDS) weights that a kind of split divides among the shards, and that each has whole
     bandwidth, latency: (D, D) bytes/s and seconds; rate: (D, D) bytes/s at which a message leaves
     leave, enter: (D, D) which link a message occupies on the sender's and the receiver's side, enter -1 where that is
                   the same one, which it occupies once; links: how many
     send, receive: (D, 2) seconds of a device for a message, and for a byte of it
     gap: (D,) seconds of a device's link for a message
-    memory: (D, 4) resident bytes a byte of weights, activations, buffers; bias in bytes
+    memory: (D, 5) resident bytes a byte of weights, activations, buffers; bytes of a rank, and of each of its segments
     communication_w: (D,); pool: (D,); capacity: (P,) bytes, inf where not stated
     """
 
     work: Floats
-    gain: Floats
+    beside: Floats
     cut_bytes: Floats
     kept_bytes: Floats
     bandwidth: Floats
@@ -67,7 +71,7 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
     leave, enter, names = links(platform)
     return CostArrays(
         work=_work(graph, g, platform),
-        gain=_gains(graph, g, units),
+        beside=_beside(graph, g, units, platform),
         cut_bytes=cut,
         kept_bytes=kept,
         bandwidth=platform.bandwidth(),
@@ -80,7 +84,10 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         receive=np.array([[u.receive_s, u.receive_s_per_byte] for u in units]),
         gap=np.array([u.gap_s for u in units]),
         memory=np.array(
-            [[u.memory_weights, u.memory_activations, u.memory_buffers, u.memory_bias_bytes] for u in units]
+            [
+                [u.memory_weights, u.memory_activations, u.memory_buffers, u.memory_bias_bytes, u.memory_segment_bytes]
+                for u in units
+            ]
         ),
         communication_w=np.array(
             [d.power_w or u.communication_w for d, u in zip(platform.devices, units, strict=True)]
@@ -142,7 +149,7 @@ def _work(graph: Graph, g: GraphArrays, platform: Platform) -> Floats:
     known: dict[tuple[str, str, float], list[list[float]]] = {}
     for d, device in enumerate(platform.devices):
         unit = _unit(platform, d)
-        slower = max(1.0, unit.threads / device.threads) if device.unit == "cpu" else 1.0
+        slower = _slower(device, unit)
         key = device.coefficients, device.unit, slower
         rows = known.get(key) or known.setdefault(key, [row(graph, layer, unit, slower) for layer in graph.layers])
         table[g.n_inputs : g.n_inputs + g.n_layers, d] = rows
@@ -175,21 +182,37 @@ def _work_s(graph: Graph, layer: Layer, unit: coefficients.UnitCost, cost: coeff
     return layer.macs / (unit.frequency_hz * cost.macs_per_cycle) + cost.s_per_byte * touched
 
 
-def _gains(graph: Graph, g: GraphArrays, units: list[coefficients.UnitCost]) -> Floats:
-    """(E, D) seconds; nothing is gained at inputs and outputs of the network."""
-    if not any(unit.gains for unit in units):
-        return np.zeros((0, len(units)))
-    gain, layers = np.zeros((len(g.edge_tensor), len(units))), range(g.n_inputs, g.n_inputs + g.n_layers)
+def _beside(graph: Graph, g: GraphArrays, units: list[coefficients.UnitCost], platform: Platform) -> Floats:
+    """(E, D, …) seconds; there are none at inputs and outputs of the network."""
+    if not any(unit.gains or unit.joins for unit in units):
+        return np.zeros((0, len(units), JOIN + boxes.KINDS))
+    table = np.zeros((len(g.edge_tensor), len(units), JOIN + boxes.KINDS))
+    layers = range(g.n_inputs, g.n_inputs + g.n_layers)
     for task in layers:
         for edge in range(g.edge_ptr[task], g.edge_ptr[task + 1]):
-            maker = g.tensor_task[g.edge_tensor[edge]]
-            if maker in layers:
-                pair = coefficients.pair(graph, *(graph.layers[t - g.n_inputs] for t in (maker, task)))
-                size = g.tensor_bytes[g.edge_tensor[edge]]
-                for d, unit in enumerate(units):
-                    once, per_byte = unit.gains.get(pair, (0.0, 0.0))
-                    gain[edge, d] = once + per_byte * size
-    return gain
+            tensor = g.edge_tensor[edge]
+            if g.tensor_task[tensor] in layers:
+                maker, reader = (graph.layers[t - g.n_inputs] for t in (g.tensor_task[tensor], task))
+                for d, (unit, device) in enumerate(zip(units, platform.devices, strict=True)):
+                    found = edge_row(graph, maker, reader, float(g.tensor_bytes[tensor]), unit)
+                    table[edge, d] = [_slower(device, unit) * seconds for seconds in found]
+    return table
+
+
+def edge_row(graph: Graph, maker: Layer, reader: Layer, size: float, unit: coefficients.UnitCost) -> list[float]:
+    """Seconds of an edge over which a layer reads ``size`` bytes of another one: see ``CostArrays.beside``.
+
+    Parts that lie side by side in memory need not be put together; partial sums are each read.
+    """
+    once, per_byte = unit.gains.get(coefficients.pair(graph, maker, reader), (0.0, 0.0))
+    shape = graph.tensors[maker.outputs[0]].shape
+    apart = [math.prod(shape[:kind]) > 1 or kind == boxes.PARTIAL for kind in range(boxes.KINDS)]
+    return [once + per_byte * size, *[unit.joins.get(k, 0.0) * size * apart[k] for k in range(boxes.KINDS)]]
+
+
+def _slower(device: Device, unit: coefficients.UnitCost) -> float:
+    """How many times fewer threads a device has than the figures hold for."""
+    return max(1.0, unit.threads / device.threads) if device.unit == "cpu" else 1.0
 
 
 def _weights(graph: Graph, g: GraphArrays) -> tuple[Floats, Floats]:

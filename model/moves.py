@@ -142,6 +142,7 @@ def _change(
             b.moved[ix(moved)], moved = other, moved + 1
     for k in range(moved):
         _place(g, c, b, b.moved[ix(k)])
+        _mark_readers(g, c, b, b.moved[ix(k)])
     for k in range(moved):
         for edge in range(g.edge_ptr[ix(b.moved[ix(k)])], g.edge_ptr[ix(b.moved[ix(k)] + 1)]):
             _carry(g, c, b, g.edge_tensor[ix(edge)], False)
@@ -192,12 +193,23 @@ def _place(g: GraphArrays, c: CostArrays, b: Board, task: int) -> None:
                 insert(b, shard, s.device[ix(shard)])
         if b.on[ix(shard)] >= 0:
             b.scope[ix(b.on[ix(shard)])] = b.note[CHANGE]
-            seconds = seconds_of(g, s, c, task, shard, b.on[ix(shard)], shard)
+            seconds = seconds_of(g, s, c, task, shard, b.on[ix(shard)], shard, 0.0)
             b.work[ix(shard)] = ticks(seconds)
             _spend(b, b.spent, shard, seconds)
             mark(b, shard)
         else:
             _spend(b, b.spent, shard, 0.0)
+
+
+@inlined
+def _mark_readers(g: GraphArrays, c: CostArrays, b: Board, task: int) -> None:
+    """What reads a task may take another time, where putting parts together takes some."""
+    if len(c.beside) > 0:
+        for tensor in range(g.tensor_ptr[ix(task)], g.tensor_ptr[ix(task + 1)]):
+            for use in range(g.use_ptr[ix(tensor)], g.use_ptr[ix(tensor + 1)]):
+                reader = g.use_task[ix(use)]
+                for shard in range(b.shards.ptr[ix(reader)], b.shards.end[ix(reader)]):
+                    mark(b, shard)
 
 
 @inlined

@@ -123,7 +123,8 @@ def build(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w:
             _next(w, here, n)
             n += 1
         w.segment[ix(shard)] = w.last[here]
-        w.tasks.duration[ix(w.last[here])] += ticks(out.seconds[ix(shard)])
+        so_far = w.tasks.duration[ix(w.last[here])]
+        w.tasks.duration[ix(w.last[here])] = max(0, so_far + ticks(out.seconds[ix(shard)]))
         if out.begins[ix(shard)]:
             _receive(m, c, out, w, shard, here)
         for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):

@@ -13,7 +13,7 @@ import numpy as np
 from model import boxes
 from model.arrays import GraphArrays, Ints, ix
 from model.compiled import allocating, inlined, kernel
-from model.costs import SPLIT, WATTS, WHOLE, CostArrays, Floats
+from model.costs import GAIN, JOIN, SPLIT, WATTS, WHOLE, CostArrays, Floats
 from model.lowering import Messages, Room, Shards, alone
 
 COMPUTE, COMMUNICATE, WAIT, ENERGY, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY = range(8)
@@ -28,7 +28,9 @@ class Ledger(NamedTuple):
     reader: (M,) the first shard that waits for a message; begins: (S,) 1 where a segment begins (``model.planning``)
     start, stop: (S,) of a shard; depart, arrive: (M,) of a message
     account: (D, COLUMNS) what each device spends, see the column names
-    alive: (D,) bytes held; since: (D,) shard that the open segment began with, -1: there is none (scratch)
+    segments: (D,) how many
+    alive: (D,) bytes held; since: (D,) shard that the open segment began with, -1: there is none; spent: (D,) seconds
+           in it so far (scratch)
     """
 
     seconds: Floats
@@ -40,8 +42,10 @@ class Ledger(NamedTuple):
     depart: Floats
     arrive: Floats
     account: Floats
+    segments: Ints
     alive: Floats
     since: Ints
+    spent: Floats
 
 
 @allocating()
@@ -58,8 +62,10 @@ def ledger(r: Room) -> Ledger:
         np.zeros(r.messages),
         np.zeros(r.messages),
         np.zeros((r.devices, COLUMNS)),
+        np.zeros(r.devices, i),
         np.zeros(r.devices),
         np.zeros(r.devices, i),
+        np.zeros(r.devices),
     )
 
 
@@ -68,6 +74,7 @@ def spend(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) ->
     """Fill in what needs no clock: seconds and sizes, and accounts but for waiting, its energy, and memory in all."""
     out.alive[:] = 0
     out.account[:] = 0
+    out.segments[:] = 0
     out.since[:] = -1
     for task in range(len(g.size)):
         for shard in range(s.ptr[task], s.ptr[task + 1]):
@@ -90,7 +97,8 @@ def _enter(s: Shards, m: Messages, out: Ledger, shard: int) -> None:
             begins = True
     out.begins[ix(shard)] = begins
     if begins:
-        out.since[device] = shard
+        out.segments[device] += 1
+        out.since[device], out.spent[device] = shard, 0.0
 
 
 @inlined
@@ -100,32 +108,38 @@ def share_of(g: GraphArrays, s: Shards, task: int, shard: int) -> float:
 
 
 @inlined
-def seconds_of(g: GraphArrays, s: Shards, c: CostArrays, task: int, shard: int, device: int, since: int) -> float:
-    """Seconds that a shard takes in a segment that began with shard ``since``.
+def seconds_of(
+    g: GraphArrays, s: Shards, c: CostArrays, task: int, shard: int, device: int, since: int, spent: float
+) -> float:
+    """What a shard adds to the ``spent`` seconds of a segment that began with shard ``since`` (``model.segment_time``).
 
-    By itself, less what is saved where what it reads was made in the same segment: kernels fuse, layouts stay.
+    Less than 0 where it saves what was made before it more than it takes, but never more than was spent.
     """
     work, share = c.work[ix(task), ix(device)], share_of(g, s, task, shard)
     seconds = work[WHOLE]
     if not alone(s, task):
         split = SPLIT + 2 * s.kind[ix(task)]
         seconds = work[ix(split)] + work[ix(split + 1)] * share
-    if since < shard and len(c.gain) > 0:
-        seconds = max(0.0, seconds - share * _saved(g, s, c, task, device, since))
+    if len(c.beside) > 0:
+        seconds = max(-spent, seconds + share * _beside(g, s, c, task, device, since))
     return seconds
 
 
 @inlined
-def _saved(g: GraphArrays, s: Shards, c: CostArrays, task: int, device: int, since: int) -> float:
-    """Seconds saved over edges from shards that the same segment computed before."""
-    saved = 0.0
+def _beside(g: GraphArrays, s: Shards, c: CostArrays, task: int, device: int, since: int) -> float:
+    """Seconds besides the work of a whole task: parts are put together, edges within the segment save something."""
+    seconds = 0.0
     for edge in range(g.edge_ptr[ix(task)], g.edge_ptr[ix(task + 1)]):
         maker = ix(g.tensor_task[ix(g.edge_tensor[ix(edge)])])
+        if not alone(s, maker):
+            kind = s.kind[maker]
+            parts = s.end[maker] - s.ptr[maker] if kind == boxes.PARTIAL else 1
+            seconds += c.beside[ix(edge), ix(device), ix(JOIN + kind)] * parts
         for source in range(max(since, s.ptr[maker]), s.end[maker]):
             if s.device[ix(source)] == device:
-                saved += c.gain[ix(edge), ix(device)]
+                seconds -= c.beside[ix(edge), ix(device), GAIN]
                 break
-    return saved
+    return seconds
 
 
 @inlined
@@ -141,7 +155,8 @@ def size_of(g: GraphArrays, tensor: int, start: Ints, stop: Ints) -> float:
 def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, shard: int) -> None:
     """A shard does its share of a task's work."""
     device, kind, share = ix(s.device[ix(shard)]), ix(s.kind[ix(task)]), share_of(g, s, task, shard)
-    seconds = seconds_of(g, s, c, task, shard, device, out.since[device])
+    seconds = seconds_of(g, s, c, task, shard, device, out.since[device], out.spent[device])
+    out.spent[device] += seconds
     out.seconds[ix(shard)] = seconds
     a = out.account[device]
     a[COMPUTE] += seconds
@@ -230,6 +245,7 @@ def settle(c: CostArrays, out: Ledger) -> None:
         if a[COMPUTE] + a[COMMUNICATE] + a[ACTIVATIONS] > 0:
             k = c.memory[device]
             a[MEMORY] = a[WEIGHTS] * k[0] + a[ACTIVATIONS] * k[1] + a[BUFFERS] * k[2] + k[3]
+            a[MEMORY] += out.segments[device] * k[4]
 
 
 @inlined

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from model import moves, simulation, spending
 from model.arrays import GraphArrays, arrays
-from model.costs import CostArrays, costs
+from model.boxes import KINDS
+from model.costs import JOIN, CostArrays, costs
 from model.graph import Graph
 from model.lowering import Shards, lowered, room, shards_of
 from model.mapping import Mapping, Shard
@@ -31,7 +32,7 @@ def some_costs(draw: random.Random, graph: Graph, g: GraphArrays) -> CostArrays:
     if draw.random() < 0.5:
         return c._replace(
             work=c.work * rng.uniform(0.1, 10, c.work.shape),
-            gain=rng.uniform(0, 1e-5, (edges, DEVICES)),
+            beside=rng.uniform(0, 1e-5, (edges, DEVICES, JOIN + KINDS)),
             send=rng.uniform(0, 1e-5, (DEVICES, 2)),
             receive=rng.uniform(0, 1e-5, (DEVICES, 2)),
             gap=rng.uniform(0, 1e-4, DEVICES),
@@ -39,7 +40,7 @@ def some_costs(draw: random.Random, graph: Graph, g: GraphArrays) -> CostArrays:
         )
     return c._replace(
         work=1e-6 * rng.integers(0, 3, c.work.shape),
-        gain=1e-6 * rng.integers(0, 2, (edges, DEVICES)),
+        beside=1e-6 * rng.integers(0, 2, (edges, DEVICES, JOIN + KINDS)),
         send=1e-6 * np.array([[1, 0]] * DEVICES) * rng.integers(0, 2),
         receive=1e-6 * np.array([[1, 0]] * DEVICES) * rng.integers(0, 2),
         gap=1e-6 * rng.integers(0, 3, DEVICES),
