@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,8 +15,9 @@ from rich.console import Console
 from dse import show
 from dse import show_calibrated as shown
 from dse.calibrate import command as job
+from dse.calibrate import results
 from dse.calibrate.command import SAMPLES, Lab, Measured
-from dse.calibrate.measure import Place, Ready
+from dse.calibrate.measure import Ready
 from dse.calibrate.samples import Store, opened
 from dse.cli_access import Access, connected
 from dse.cli_group import grouped
@@ -37,7 +39,7 @@ from runtime.deploy.cluster import refused
 from runtime.deploy.far.facts import hardware, version
 from runtime.deploy.session import OWN_KEY, TRUSTS
 from runtime.errors import CleaveError
-from runtime.launch import Mpirun
+from runtime.launch import Mpirun, read_plan
 from runtime.launch import run as run_here
 
 HERE = ("localhost", "127.0.0.1", "::1")
@@ -90,19 +92,23 @@ def calibrate(
     file = find(platform)
     cluster, text = Platform.from_file(platform), text_of(file)
     cnns = networks.read()
+    job.check_names(cnns)
     job.check_place(out, file, check)
     if dry_run:
         names = ", ".join(cnn.graph.name for cnn in cnns)
         show.line(console, f"dry run: would measure {names} on {cluster.name}, and write {out}")
         return
     say = Console(stderr=True) if as_json else console
-    with _store(out) as store, working(say, "checking" if check else "measuring") as tell:
+    with (
+        opened(out / SAMPLES) if check else _store(out) as store,
+        working(say, "checking" if check else "measuring") as tell,
+    ):
         lab = Lab(
             cnns=cnns,
             platform=cluster,
             text=text,
             store=store,
-            place=lambda device: _place(cluster, device, access, trusting),
+            place=partial(_place, cluster, access, trusting),
             tell=tell,
             folder=out,
             budget_s=effort.budget,
@@ -110,11 +116,15 @@ def calibrate(
             seed=effort.seed,
         )
         found = job.drifts(lab) if check else job.measured(lab)
-    if isinstance(found, Measured):
-        print_json(shown.body(lab, found)) if as_json else shown.calibrated(console, lab, found)
-        return
-    print_json(shown.drift_rows(found)) if as_json else shown.drifts(console, found)
-    raise typer.Exit(1 if any(each.drifted for each in found) else 0)
+    if not isinstance(found, Measured):
+        print_json(shown.drift_rows(found)) if as_json else shown.drifts(console, found)
+        raise typer.Exit(1 if any(each.drifted for each in found) else 0)
+    made = results.result(lab, found)
+    results.write(out, file.name, made)
+    if as_json:
+        print_json(shown.body(lab, found, made))
+    else:
+        shown.calibrated(console, lab, found, made, out / file.name)
 
 
 @contextmanager
@@ -137,24 +147,24 @@ def _store(out: Path) -> Iterator[Store]:
 
 def _way_on(store: Store) -> list[str]:
     count = len(store.lines)
-    return [f"{store.path} keeps the {count} runs that were made; the same command goes on from there"] if count else []
+    made = "the 1 run that was made" if count == 1 else f"the {count} runs that were made"
+    return [f"{store.path} keeps {made}; the same command goes on from there"] if count else []
 
 
-def _place(platform: Platform, device: int, access: Access, trusting: str) -> Place:
-    """What brings bundles to a device: nothing needs to be brought to one of this machine."""
-    if platform.hosts[platform.devices[device].host].address in HERE:
-        return _here
+def _place(platform: Platform, access: Access, trusting: str, bundle: Path) -> AbstractContextManager[Ready]:
+    """Bring a bundle to its hosts; one whose hosts are all this machine is there."""
+    here = all(rank.address in HERE for rank in read_plan(bundle).ranks)
+    return _here(bundle) if here else _there(platform, access, trusting, bundle)
 
-    @contextmanager
-    def there(bundle: Path) -> Iterator[Ready]:
-        with connected(bundle, platform, access) as hosts:
-            verdicts = hosts.check(mixed=access.mixed)
-            refused(verdicts)
-            raw = verdicts[0].raw
-            with hosts.session(hosts.upload(), trusting) as session:
-                yield Ready(session.run, {**raw["hardware"], "open mpi": str(raw["open mpi"])})
 
-    return there
+@contextmanager
+def _there(platform: Platform, access: Access, trusting: str, bundle: Path) -> Iterator[Ready]:
+    with connected(bundle, platform, access) as hosts:
+        verdicts = hosts.check(mixed=access.mixed)
+        refused(verdicts)
+        raw = verdicts[0].raw
+        with hosts.session(hosts.upload(), trusting) as session:
+            yield Ready(session.run, {**raw["hardware"], "open mpi": str(raw["open mpi"])})
 
 
 @contextmanager

@@ -4,41 +4,83 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from dse import show
-from dse.calibrate.command import Drift, Lab, Measured
+from dse.calibrate.command import Drift, Lab, Measured, Type
 from dse.calibrate.design import WHOLE
+from dse.calibrate.results import Result
+from model.link_costs import LinkCosts
 
 
-def body(lab: Lab, found: Measured) -> dict[str, Any]:
+def body(lab: Lab, found: Measured, made: Result) -> dict[str, Any]:
     """For ``--json``."""
-    types = [
-        {
-            "type": type_.name,
-            "devices": [lab.platform.devices[d].name for board in type_.boards for d in board.devices],
-            "networks": [
-                {"network": run.network, "device": run.device, "latency_s": run.time_s}
-                for run in found.runs[type_.name]
-                if run.what == WHOLE
-            ],
-            "runs": len(found.runs[type_.name]),
-        }
-        for type_ in found.types
-    ]
-    return {"platform": lab.platform.name, "samples": str(lab.store.path), "types": types}
+    return {
+        "platform": lab.platform.name,
+        "samples": str(lab.store.path),
+        "types": [_type(lab, found, made, type_) for type_ in found.types],
+        "links": made.links and asdict(made.links),
+    }
 
 
-def calibrated(console: Console, lab: Lab, found: Measured) -> None:
-    """A line for each network on each device that was measured."""
+def _type(lab: Lab, found: Measured, made: Result, type_: Type) -> dict[str, Any]:
+    runs = found.runs[type_.name]
+    return {
+        "type": type_.name,
+        "devices": [lab.platform.devices[d].name for board in type_.boards for d in board.devices],
+        "runs": len(runs),
+        "networks": [
+            {"network": run.network, "device": run.device, "latency_s": run.time_s} for run in runs if run.what == WHOLE
+        ],
+        "residuals": {lab.platform.devices[d].name: made.reports[lab.platform.devices[d].name].to_json()
+                      for d in type_.devices},
+    }  # fmt: skip
+
+
+def calibrated(console: Console, lab: Lab, found: Measured, made: Result, platform: Path) -> None:
+    """A line for each network on each device that was measured, a line for each way between devices.
+
+    Errors: of segments, as fitted and held out (found by a fit that has not seen their runs), and of the memory.
+    """
+    headers = ["type", "devices", "measured", "network", "alone ms", "segments", "held out", "frame", "memory"]
     rows = [
-        [type_["type"], len(type_["devices"]), row["device"], row["network"], f"{row['latency_s'] * 1e3:.2f}"]
-        for type_ in body(lab, found)["types"]
+        [type_["type"], len(type_["devices"]), row["device"], row["network"], f"{row['latency_s'] * 1e3:.2f}",
+         *_errors(type_["residuals"][row["device"]], row["network"])]
+        for type_ in body(lab, found, made)["types"]
         for row in type_["networks"]
+    ]  # fmt: skip
+    console.print(show.table(headers, rows), markup=False)
+    if made.links:
+        _links(console, made.links)
+    show.line(console, f"use it: --platform {platform}")
+
+
+def _errors(report: dict[str, Any], network: str) -> list[str]:
+    score = report["networks"][network]
+    return [
+        _percent(score["fitted"]),
+        _percent(score["held_out"]),
+        _percent(score["frame"]),
+        _percent(report["memory"]),
     ]
-    console.print(show.table(["type", "devices", "measured", "network", "alone ms"], rows), markup=False)
+
+
+def _percent(error: float | None) -> str:
+    return "-" if error is None else f"{error:.1%}"
+
+
+def _links(console: Console, links: LinkCosts) -> None:
+    rows = [
+        [f"{path.source} to {path.target}", f"{path.bandwidth_bytes_per_s.value / 1e6:.1f}",
+         f"{path.bandwidth_bytes_per_s.low / 1e6:.1f} to {path.bandwidth_bytes_per_s.high / 1e6:.1f}",
+         f"{path.latency_s.value * 1e6:.1f}", f"{path.latency_s.low * 1e6:.1f} to {path.latency_s.high * 1e6:.1f}"]
+        for path in links.paths
+    ]  # fmt: skip
+    show.line(console, "")
+    console.print(show.table(["way", "MB/s", "95 %", "latency us", "95 %"], rows), markup=False)
 
 
 def drift_rows(found: Sequence[Drift]) -> list[dict[str, Any]]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from runtime.trace import Memory
 
@@ -15,6 +16,8 @@ SEGMENT = "segment"
 """Kind of a sample: the times of one segment."""
 DISTURBED = 1 / 10
 """Part of the frames, the slowest, that does not count."""
+LEAST_S = 1e-9
+"""Traces tell no shorter times apart."""
 
 
 def steady_s(times_s: Sequence[float]) -> float:
@@ -121,3 +124,15 @@ class Run:
     def time_s(self) -> float:
         """Seconds of a frame, from its first input to its last output."""
         return steady_s(self.latencies_s)
+
+    @cached_property
+    def evened(self) -> tuple[Sample, ...]:
+        """The samples, with what held up some of their frames shared out among all, in proportion to their times.
+
+        A limited share of a processor holds up a frame for tens of milliseconds every now and then, in whichever
+        segment it happens to be. Short segments show that in few frames, which do not count, or in one too many. All
+        together they show it in many, so what frames take is told by their sums, and how it is divided by each.
+        """
+        together = steady_s([sum(frame) for frame in zip(*(s.times_s for s in self.samples), strict=True)])
+        stretch = together / max(sum(s.time_s for s in self.samples), LEAST_S)
+        return tuple(replace(s, times_s=tuple(time_s * stretch for time_s in s.times_s)) for s in self.samples)

@@ -11,9 +11,11 @@ from pathlib import Path
 from dse.calibrate import boards as kinds
 from dse.calibrate.boards import Board
 from dse.calibrate.design import designs, whole
-from dse.calibrate.measure import Job, Place, Subject, frames_for, guessed_s, run
+from dse.calibrate.links import link_bundles
+from dse.calibrate.measure import Job, Place, Subject, frames_for, guessed_s, link_key, link_samples, run
 from dse.calibrate.samples import Store
 from dse.inputs import Cnn
+from model.link_costs import LinkSample
 from model.platform import Platform
 from model.samples import Run
 from runtime.errors import CleaveError
@@ -73,7 +75,7 @@ class Lab:
     """What a calibration measures, and what with.
 
     text:     of the platform file
-    place:    by the index of a device, what brings bundles to its host
+    place:    what brings bundles to their hosts
     budget_s: seconds of frames that count, of each type of device and network; ``measure.LEAST`` frames count anyway
     folder:   for bundles, while they are measured
     """
@@ -82,18 +84,12 @@ class Lab:
     platform: Platform
     text: str
     store: Store
-    place: Callable[[int], Place]
+    place: Place
     tell: Tell
     folder: Path
     budget_s: float
     timeout_s: float
     seed: int
-
-    def __post_init__(self) -> None:
-        count = Counter(cnn.graph.name for cnn in self.cnns)
-        if twice := [name for name, times in count.items() if times > 1]:
-            raise CleaveError(*[f"--cnn: two networks are called '{name}'; give each once, by a name of its own"
-                                for name in twice])  # fmt: skip
 
     @cached_property
     def boards(self) -> list[Board]:
@@ -118,7 +114,7 @@ class Lab:
 
     def measure(self, job: Job) -> Run:
         """One run, now, whatever has been measured."""
-        return run(job, self.place(job.subject.device), self.folder, self.timeout_s)
+        return run(job, self.place, self.folder, self.timeout_s)
 
     def runs(self, jobs: Sequence[Job]) -> list[Run]:
         """Runs, in order. What the store has is not measured again, all else is kept there."""
@@ -132,6 +128,27 @@ class Lab:
             found.append(there[job.key])
         self.tell(len(jobs), len(jobs), "")
         return found
+
+    def links(self) -> list[LinkSample]:
+        """What messages take between devices, measured once."""
+        found: list[LinkSample] = []
+        bundles = link_bundles(self.platform)
+        for done, bundle in enumerate(bundles):
+            key = link_key(bundle)
+            if key not in self.store.links:
+                self.tell(done, len(bundles), f"links: {bundle.name}")
+                self.store.add_links(key, link_samples(bundle, self.place, self.folder, self.timeout_s))
+            found += self.store.links[key]
+        self.tell(len(bundles), len(bundles), "")
+        return found
+
+
+def check_names(cnns: Sequence[Cnn]) -> None:
+    """``CleaveError`` where two networks would be taken for one."""
+    count = Counter(cnn.graph.name for cnn in cnns)
+    if twice := [name for name, times in count.items() if times > 1]:
+        raise CleaveError(*[f"--cnn: two networks are called '{name}'; give each once, by a name of its own"
+                            for name in twice])  # fmt: skip
 
 
 def check_place(out: Path, platform: Path, check: bool) -> None:
@@ -147,10 +164,11 @@ def check_place(out: Path, platform: Path, check: bool) -> None:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured of computing. runs: type → all its runs, of all networks"""
+    """All that was measured. runs: type → all its runs, of all networks; links: of all pairs that were measured"""
 
     types: tuple[Type, ...]
     runs: dict[str, list[Run]]
+    links: tuple[LinkSample, ...]
 
 
 def measured(lab: Lab) -> Measured:
@@ -168,7 +186,8 @@ def measured(lab: Lab) -> Measured:
         for type_ in types
     }
     found = iter(lab.runs([job for of_type in jobs.values() for job in of_type]))
-    return Measured(tuple(types), {name: [next(found) for _ in of_type] for name, of_type in jobs.items()})
+    runs = {name: [next(found) for _ in of_type] for name, of_type in jobs.items()}
+    return Measured(tuple(types), runs, tuple(lab.links()))
 
 
 def drifts(lab: Lab) -> list[Drift]:

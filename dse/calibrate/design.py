@@ -41,7 +41,7 @@ class Design:
     """One bundle to be measured.
 
     what:    for a person, no two of a network's are alike
-    borders: indices of layers that begin a segment, rising; the first, which does so anyway, is left out
+    borders: indices of layers whose shards begin a segment each, rising
     """
 
     what: str
@@ -77,7 +77,7 @@ def _splits(graph: Graph, device: int) -> Iterator[Design]:
         rows = [_shards(graph, layer, device, kind, cuts) for layer in graph.layers]
         split = {row[0].layer for row in rows if len(row) > 1}
         if split:
-            borders = sorted((split | {layer + 1 for layer in split}) - {0, len(graph.layers)})
+            borders = sorted((split | {layer + 1 for layer in split}) - {len(graph.layers)})
             parts = " + ".join(f"{b - a:.3g}" for a, b in zip((0, *cuts), (*cuts, 1), strict=True))
             what = f"{boxes.KIND_NAMES[kind]} {parts}"
             yield Design(what, Mapping.of(shard for row in rows for shard in row), tuple(borders))

@@ -18,8 +18,10 @@ from blake3 import blake3
 from codegen.bundle import Form, write_bundle
 from dse.calibrate.boards import described
 from dse.calibrate.design import Design
+from dse.calibrate.links import LinkBundle, read
 from dse.inputs import Cnn
 from model.graph import Graph, Tensor
+from model.link_costs import LinkSample
 from model.platform import Platform
 from model.priced import Priced, priced
 from model.samples import SEGMENT, Footing, PartOf, Run, Sample
@@ -115,6 +117,20 @@ def run(job: Job, place: Place, folder: Path, timeout_s: float) -> Run:
         ranks=footings(subject, design, plan, trace),
         samples=samples(cnn.graph, plan, trace),
     )
+
+
+def link_key(bundle: LinkBundle) -> str:
+    """What a run of messages is known by."""
+    return blake3(bundle.plan.to_json().encode()).hexdigest(16)
+
+
+def link_samples(bundle: LinkBundle, place: Place, folder: Path, timeout_s: float) -> list[LinkSample]:
+    """Make a bundle that measures links, run it, and say what came of it."""
+    with tempfile.TemporaryDirectory(prefix=".bundle-", dir=folder) as draft:
+        path = Path(draft) / "calibration"
+        bundle.write(path)
+        with place(path) as ready:
+            return read(measured(ready.runner, Options(bundle.frames, bundle.warmup, barrier=True), timeout_s))
 
 
 def samples(graph: Graph, plan: Plan, trace: Trace) -> tuple[Sample, ...]:

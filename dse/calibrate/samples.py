@@ -6,21 +6,22 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
+from model.link_costs import LinkSample
 from model.samples import SEGMENT, Footing, PartOf, Run, Sample
 from runtime.errors import CleaveError
 from runtime.trace import Memory
 
-__all__ = ["RUN", "SEGMENT", "Footing", "PartOf", "Run", "Sample", "Store", "opened"]
+__all__ = ["LINKS", "RUN", "SEGMENT", "Footing", "PartOf", "Run", "Sample", "Store", "opened"]
 
 HEAD = {"format": "cleave-samples", "version": 1}
-RUN = "run"
-"""Kind of a line that is a run of computing. Lines of other kinds are those of others."""
+RUN, LINKS = "run", "links"
+"""Kinds of lines: of a run of computing, and of messages."""
 
 
 class Store:
@@ -47,11 +48,25 @@ class Store:
     @property
     def runs(self) -> list[Run]:
         """The runs of computing; ``CleaveError`` where a line is none of this version's."""
-        return [_run(body, str(self.path)) for body in self.of_kind(RUN)]
+        with _readable(self.path):
+            return [_run(body) for body in self.of_kind(RUN)]
 
     def add_run(self, run: Run) -> None:
         """Keep a run."""
         self.add(RUN, asdict(run))
+
+    @property
+    def links(self) -> dict[str, list[LinkSample]]:
+        """Key → what was measured of links."""
+        found = {}
+        for body in self.of_kind(LINKS):
+            with _readable(self.path):
+                found[str(body["key"])] = [_link(sample) for sample in body["samples"]]
+        return found
+
+    def add_links(self, key: str, samples: Sequence[LinkSample]) -> None:
+        """Keep what was measured of links."""
+        self.add(LINKS, {"key": key, "samples": [asdict(sample) for sample in samples]})
 
     def _read(self) -> list[dict[str, Any]]:
         """What is there. A last line that a crash has cut short is taken away."""
@@ -101,17 +116,23 @@ def opened(path: Path) -> Iterator[Store]:
         yield Store(path, file)
 
 
-def _run(body: dict[str, Any], where: str) -> Run:
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """What is not as a calibration writes it, said of its file."""
     try:
-        plain = {key: value for key, value in body.items() if key not in ("kind", "ranks", "samples", "latencies_s")}
-        return Run(
-            **plain,
-            latencies_s=tuple(body["latencies_s"]),
-            ranks=tuple(_footing(rank) for rank in body["ranks"]),
-            samples=tuple(_sample(sample) for sample in body["samples"]),
-        )
+        yield
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CleaveError(f"{where}: holds a run that this version cannot read ({error!r}); remove the file") from error
+        raise CleaveError(f"{path}: holds a run that this version cannot read ({error!r}); remove the file") from error
+
+
+def _run(body: dict[str, Any]) -> Run:
+    plain = {key: value for key, value in body.items() if key not in ("kind", "ranks", "samples", "latencies_s")}
+    return Run(
+        **plain,
+        latencies_s=tuple(body["latencies_s"]),
+        ranks=tuple(_footing(rank) for rank in body["ranks"]),
+        samples=tuple(_sample(sample) for sample in body["samples"]),
+    )
 
 
 def _footing(body: dict[str, Any]) -> Footing:
@@ -121,3 +142,8 @@ def _footing(body: dict[str, Any]) -> Footing:
 def _sample(body: dict[str, Any]) -> Sample:
     parts = tuple(PartOf(**part) for part in body["parts"])
     return Sample(**{**body, "parts": parts, "times_s": tuple(body["times_s"])})
+
+
+def _link(body: dict[str, Any]) -> LinkSample:
+    plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in body.items()}
+    return LinkSample(**plain)

@@ -1,0 +1,244 @@
+"""``dse calibrate`` as a person calls it: real ranks, real interruptions, what it keeps and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from shutil import copytree
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from dse.calibrate.command import SAMPLES, Drift
+from dse.calibrate.samples import opened
+from model import coefficients
+from model.load import load
+from model.mapping import Mapping
+from model.platform import Platform
+from model.samples import Run
+from tests.command import PROGRAM, done, dse, files
+from tests.tiny_cnn import network, node, save, six_layers
+
+if TYPE_CHECKING:
+    from tests.cluster import Cluster
+
+PLATFORM = """# two machines that are one
+a, address=localhost, slots=0  # the first
+c, address=localhost, slots=0
+"""
+OTHER = "b, address=localhost, slots=0-1, threads=2\n"
+CALIBRATE = ("calibrate", "--cnn", "six.onnx", "--platform", "p.txt", "--out", "out", "--budget", 0.1)
+
+
+def furnished(folder: Path) -> None:
+    """A folder with networks and a platform."""
+    light = [node("Relu", ["x"], ["y"]), node("Sigmoid", ["y"], ["z"])]
+    for name, model in {"six": six_layers(), "light": network(light, {"x": (1, 64)}, ["z"])}.items():
+        save(folder, model, f"{name}.onnx")
+    (folder / "p.txt").write_text(PLATFORM)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a calibration that came to its end."""
+    folder = tmp_path_factory.mktemp("finished")
+    furnished(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        done(*CALIBRATE)
+    return folder / "out"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to be in."""
+    monkeypatch.chdir(tmp_path)
+    furnished(tmp_path)
+    return tmp_path
+
+
+def kept(out: str = "out") -> list[Run]:
+    with opened(Path(out) / SAMPLES) as store:
+        return store.runs
+
+
+def begun(program: str) -> None:
+    """Wait until a calibration has kept some runs."""
+    deadline = time.monotonic() + 120
+    while not Path("out", SAMPLES).exists() or Path("out", SAMPLES).read_bytes().count(b"\n") < 4:
+        assert time.monotonic() < deadline, program
+        time.sleep(0.05)
+
+
+def refused(*words: object) -> list[str]:
+    """The sentences of a command that must be refused and must not write."""
+    before = files(Path())
+    said = dse(*words)
+    assert (said.code, said.out) == (2, ""), said
+    assert files(Path()) == before
+    return said.sentences
+
+
+@pytest.mark.mpi
+def test_a_run_has_the_times_of_all_segments_in_all_frames_and_what_they_depend_on(finished: Path) -> None:
+    runs = kept(str(finished))
+    assert {run.device for run in runs} == {"a_cpu0"}
+    assert {run.what for run in runs} >= {"first look", "whole", "layer by layer", "channels 0.5 + 0.5"}
+    for run in runs:
+        assert len(run.latencies_s) >= 3
+        assert all(0 < sum(times) <= latency for *times, latency in _frames(run)), run.what
+        assert run.ranks[0].peak_bytes > 20e6
+        assert run.conditions["numpy"]
+        assert run.conditions["kernel"]
+
+
+@pytest.mark.mpi
+def test_the_platform_file_that_is_written_is_the_given_one_with_what_was_measured(finished: Path, here: Path) -> None:
+    assert sorted(path.name for path in finished.iterdir()) == ["a.json", "p.txt", SAMPLES]
+    head, *lines = (finished / "p.txt").read_text().splitlines()
+    assert head == PLATFORM.splitlines()[0]
+    for line, name in zip(lines, "ac", strict=True):
+        assert re.fullmatch(
+            f"{name}, address=localhost, slots=0, bandwidth=[0-9.]+MB/s, latency=[0-9.]+us, coefficients=a.json"
+            + ("  # the first" if name == "a" else ""), line,
+        )  # fmt: skip
+    found = coefficients.load(str(finished / "a.json"))
+    assert found.calibrated
+    assert found.measured["devices"] == ["a_cpu0", "c_cpu0"]
+    assert found.measured["declared"] == "generic"
+    assert found.measured["conditions"]["onnxruntime"]
+    assert {kernel.op for kernel in found.unit("cpu").kernels.values()} >= {"Conv", "Gemm", "MaxPool"}
+    mapping = Mapping.whole(load(here / "six.onnx"), [0] * 6)
+    (here / "m.json").write_text(mapping.to_json(load(here / "six.onnx"), Platform.from_file(finished / "p.txt")))
+    words = ("price", "--cnn", "six.onnx", "--platform", finished / "p.txt", "--mapping", "m.json")
+    assert "not calibrated" not in done(*words)
+
+
+@pytest.mark.mpi
+def test_what_is_there_is_not_measured_again_and_gives_the_same_files(finished: Path, here: Path) -> None:
+    copytree(finished, here / "out")
+    before = files(here / "out")
+    body = json.loads(done(*CALIBRATE, "--json"))
+    assert [(one["type"], one["devices"]) for one in body["types"]] == [("a", ["a_cpu0", "c_cpu0"])]
+    assert files(here / "out") == before
+    done(*CALIBRATE[:3], "--platform", "out/p.txt", *CALIBRATE[5:])  # as written: what it says of links is what it said
+    assert files(here / "out") == before
+
+
+@pytest.mark.mpi
+def test_devices_that_are_described_otherwise_are_measured_apart_into_files_of_their_own(here: Path) -> None:
+    (here / "p.txt").write_text(PLATFORM + OTHER)
+    body = json.loads(done("calibrate", "--cnn", "light.onnx", *CALIBRATE[3:], "--json"))
+    assert [(one["type"], one["devices"]) for one in body["types"]] == [
+        ("a", ["a_cpu0", "c_cpu0"]), ("b", ["b_cpu01"]),
+    ]  # fmt: skip
+    assert {run.device for run in kept()} == {"a_cpu0", "b_cpu01"}
+    sets = [Path(device.coefficients).name for device in Platform.from_file("out/p.txt").devices]
+    assert sets == ["a.json", "a.json", "b.json"]
+    assert coefficients.load("out/b.json").unit("cpu").threads == 2
+
+
+def _frames(run: Run) -> list[tuple[float, ...]]:
+    """Of each frame, what its segments took and how long it was, with room for rounding."""
+    rounded = (latency_s + 1e-9 * (len(run.samples) + 1) for latency_s in run.latencies_s)
+    return list(zip(*(sample.times_s for sample in run.samples), rounded, strict=True))
+
+
+@pytest.mark.mpi
+def test_one_that_is_stopped_keeps_its_runs_leaves_no_process_and_goes_on(here: Path) -> None:
+    words, pipe = [*PROGRAM, *map(str, CALIBRATE)], subprocess.PIPE
+    process = subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True)
+    begun("a calibration that will be stopped")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    stopped, runs = (here / "out" / SAMPLES).read_bytes(), kept()
+    assert f"out/{SAMPLES} keeps the {len(runs)} runs that were made; the same command goes on from there" in err
+    assert "Traceback" not in err
+    assert [path.name for path in (here / "out").iterdir()] == [SAMPLES]
+    assert not [p for p in psutil.process_iter(["cmdline"]) if str(here / "out") in " ".join(p.info["cmdline"] or [])]
+    done(*CALIBRATE)
+    assert (here / "out" / SAMPLES).read_bytes().startswith(stopped)
+    keys = [run.key for run in kept()]
+    assert len(set(keys)) == len(keys) > len(runs)
+
+
+@pytest.mark.mpi
+def test_check_finds_a_time_that_is_another_now_and_writes_nothing(finished: Path, here: Path) -> None:
+    copytree(finished, here / "out")
+    file = here / "out" / SAMPLES
+    file.write_text("".join(_slower(line, 1e4) for line in file.read_text().splitlines()))
+    before = files(here / "out")
+    said = dse(*CALIBRATE, "--check", "--json")
+    assert [(row["type"], row["drifted"]) for row in json.loads(said.out)] == [("a", True)]
+    assert said.code == 1
+    assert files(here / "out") == before
+    said = dse(*CALIBRATE, "--check", "--cnn", "light.onnx")
+    assert (said.code, said.sentences) == (2, [
+        f"out/{SAMPLES}: not all devices of this platform and these networks were measured there; calibrate first, "
+        "without --check"
+    ])  # fmt: skip
+    assert files(here / "out") == before
+
+
+@pytest.mark.parametrize(("now_s", "drifted"), [(0.0109, False), (0.0112, True), (0.0091, False), (0.0088, True)])
+def test_a_tenth_more_or_less_is_a_drift(now_s: float, drifted: bool) -> None:
+    assert Drift("a", "a_cpu0", "six", 0.01, now_s).drifted == drifted
+    assert not Drift("a", "a_cpu0", "six", 1e-5, 9e-5).drifted
+
+
+def _slower(line: str, factor: float) -> str:
+    body: dict[str, Any] = json.loads(line)
+    if body.get("what") == "whole":
+        body["latencies_s"] = [time_s * factor for time_s in body["latencies_s"]]
+    return json.dumps(body) + "\n"
+
+
+def test_what_cannot_be_is_refused_before_anything_is_written(here: Path) -> None:
+    (here / "file").write_text("mine")
+    (here / "other").mkdir()
+    (here / "other" / "six.onnx").write_bytes((here / "six.onnx").read_bytes())
+    for more, sentence in (
+        (("--out", "file"), "file: exists and is no folder; choose another place with --out"),
+        (("--out", "."), "p.txt: is there already, and would be replaced; choose another --out"),
+        (("--check",), "out: no calibration was begun there, so there is nothing to check"),
+        (("--cnn", "none.onnx"), "none.onnx: there is no such file"),
+        (("--cnn", "zoo:nothing"), "the zoo has no network 'nothing'"),
+        (("--platform", "nowhere.txt"), "nowhere.txt: no such file"),
+        (("--trust", "nobody"), "--trust nobody: must be one of key, existing"),
+        (("--cnn", "other/six.onnx"), "--cnn: two networks are called 'six'; give each once, by a name of its own"),
+    ):
+        assert sentence in " ".join(refused(*CALIBRATE, *more)), more
+
+
+def test_a_dry_run_writes_nothing(here: Path) -> None:
+    before = files(here)
+    assert done(*CALIBRATE, "--dry-run") == "dry run: would measure six on p, and write out\n"
+    assert files(here) == before
+
+
+@pytest.mark.mpi
+def test_a_run_that_fails_says_why_and_what_is_kept(here: Path) -> None:
+    (here / "p.txt").write_text("a, address=localhost, slots=0, gpu=V (CUDA)\n")
+    said = dse(*CALIBRATE)
+    assert said.code == 2
+    assert "no CUDAExecutionProvider in this ONNX Runtime" in said.sentences[0]
+    assert said.sentences[1] == f"out/{SAMPLES} keeps the 1 run that was made; the same command goes on from there"
+
+
+@pytest.mark.cluster
+def test_hosts_of_a_cluster_are_measured_over_ssh(testbed: Cluster, here: Path) -> None:
+    words = ["calibrate", "--cnn", here / "light.onnx", "--out", here / "far", "--budget", 0.1, *testbed.options]
+    with testbed.hurried():
+        body = json.loads(done(*words, "--json"))
+    assert [device for one in body["types"] for device in one["devices"]] != []
+    runs = kept("far")
+    looked = {run.host for run in runs if run.what == "first look"}
+    assert looked == set(testbed.hosts)
+    assert all(run.conditions["open mpi"] and run.conditions["kernel"] for run in runs)
+    assert testbed.said(testbed.hosts[0], "ls .cleave/bundles") == "calibration"

@@ -1,0 +1,79 @@
+"""Designs: mappings that check, on one device, every weight once, and true to the network however they are cut."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from dse.calibrate.design import CUTS, WHOLE, Design, designs
+from model import boxes
+from model.graph import Graph
+from model.planning import plan
+from tests.tiny_cnn import assert_same, branches, frame, graph_of, platform, run_plan, run_whole, runs, six_layers
+
+MODELS = {"branches": branches(), "six": six_layers()}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def graph(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    return graph_of(tmp_path_factory.mktemp("any"), MODELS[request.param])
+
+
+def named(graph: Graph, what: str) -> Design:
+    (found,) = [design for design in designs(graph, 0, 0) if design.what == what]
+    return found
+
+
+def test_every_design_computes_what_the_network_does(graph: Graph) -> None:
+    feeds = frame(graph)
+    wanted = run_whole(graph.path, feeds)
+    for design in designs(graph, 1, 0):
+        assert design.mapping.check(graph, platform(2)) == []
+        assert design.mapping.devices == (1,)
+        assert_same(run_plan(graph, plan(graph, platform(2), design.mapping, design.borders), feeds), wanted)
+
+
+def test_the_network_is_run_as_one_segment_and_layer_by_layer(graph: Graph) -> None:
+    first, second = designs(graph, 0, 0)[:2]
+    assert first.what == WHOLE
+    (one,) = runs(plan(graph, platform(1), first.mapping, first.borders))
+    each = runs(plan(graph, platform(1), second.mapping, second.borders))
+    assert [part.layer for part in one.parts] == [part.layer for run in each for part in run.parts]
+    assert {len(run.parts) for run in each} == {1}
+
+
+def test_every_part_of_a_split_layer_is_a_segment_of_its_own(graph: Graph) -> None:
+    for design in designs(graph, 0, 0):
+        count: dict[int, int] = defaultdict(int)
+        for shard in design.mapping.shards:
+            count[shard.layer] += 1
+        for run in runs(plan(graph, platform(1), design.mapping, design.borders)):
+            split = [part for part in run.parts if count[graph.by_name[part.layer].index] > 1]
+            assert not split or len(run.parts) == 1
+
+
+def test_heavy_layers_are_split_in_every_way_that_they_can_be(graph: Graph) -> None:
+    ways = {(s.layer, s.axis) for d in designs(graph, 0, 0) for s in d.mapping.shards if (s.start, s.axis) != (0, 1)}
+    kinds = {kind for kind, _ in CUTS}
+    heavy = [layer for layer in graph.layers if boxes.is_heavy(graph, layer)]
+    assert heavy
+    for layer in heavy:
+        for kind in kinds:
+            assert ((layer.index, kind) in ways) == (boxes.rule(graph, layer, kind) is not None), (layer.name, kind)
+
+
+def test_parts_are_as_large_as_the_grain_allows(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, branches())
+    grouped = graph.by_name["grouped"].index  # 8 channels in 4 groups
+    for what, edges in (("channels 0.25 + 0.75", [0, 2]), ("channels 0.333 + 0.333 + 0.333", [0, 2, 6])):
+        assert [s.start for s in named(graph, what).mapping.shards if s.layer == grouped] == edges
+
+
+def test_one_seed_gives_the_same_designs_and_no_two_are_alike(graph: Graph) -> None:
+    found = designs(graph, 0, 7)
+    assert found == designs(graph, 0, 7)
+    assert found != designs(graph, 0, 8)
+    assert len({(design.mapping, design.borders) for design in found}) == len(found)
+    assert len({design.what for design in found}) == len(found)

@@ -1,0 +1,113 @@
+"""Measurements are kept line by line: what is there stays, a torn line goes, and nobody else writes meanwhile."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dse.calibrate.samples import Store, opened
+from model.samples import DISTURBED, SEGMENT, Footing, PartOf, Run, Sample, steady_s
+from runtime.errors import CleaveError
+from runtime.trace import Memory
+from tests.tiny_cnn import examples
+
+PARTS = (PartOf(0, 1, 0, 4), PartOf(1, 2, 3, 9))
+RANK = Footing("a_cpu0", 1.0, 2.0, 0.0, 3.0, 2, 5, Memory(1, 2, 3, 4, -5), 0.25)
+RUN = Run(
+    "key", "a_cpu0", "six", "python", "hash", "whole", "2030-01-01T00:00:00+00:00", "a", "main.py", {"kernel": "6"},
+    (0.5, 0.25), (RANK, replace(RANK, memory=None)), (Sample(SEGMENT, "a_cpu0", "six", PARTS, (0.125, 0.25)),),
+)  # fmt: skip
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    with opened(tmp_path / "s.jsonl") as store:
+        store.add_run(RUN)
+        store.add("link", {"size_bytes": 4})
+    return tmp_path / "s.jsonl"
+
+
+def reread(file: Path) -> Store:
+    with opened(file) as store:
+        return store
+
+
+def test_what_was_added_is_read_again(file: Path) -> None:
+    store = reread(file)
+    assert store.runs == [RUN]
+    assert store.of_kind("link") == [{"kind": "link", "size_bytes": 4}]
+    with opened(file) as store:
+        store.add_run(replace(RUN, key="other"))
+    assert [run.key for run in reread(file).runs] == ["key", "other"]
+
+
+def test_a_new_file_says_what_it_is_once(file: Path) -> None:
+    heads = [line for line in file.read_text().splitlines() if "format" in json.loads(line)]
+    assert heads == ['{"format":"cleave-samples","version":1}']
+
+
+@examples(40)
+@given(st.data())
+def test_wherever_it_is_cut_off_whole_lines_are_read_and_gone_on_after(file: Path, data: st.DataObject) -> None:
+    whole = file.read_bytes()
+    cut = data.draw(st.integers(0, len(whole)))
+    torn = file.with_name("torn.jsonl")
+    torn.write_bytes(whole[:cut])
+    with opened(torn) as store:
+        before = list(store.lines)
+        assert len(before) == max(whole[:cut].count(b"\n") - 1, 0)
+        store.add("link", {"size_bytes": 8})
+    assert reread(torn).lines == [*before, {"kind": "link", "size_bytes": 8}]
+
+
+def test_nobody_else_writes_meanwhile(file: Path) -> None:
+    with opened(file), pytest.raises(CleaveError, match="another calibration writes there"), opened(file):
+        pass
+    assert reread(file).runs == [RUN]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("mine\n", ":1: is no line that a calibration writes"),
+        ('{"format":"cleave-samples","version":2}\n', "is no cleave-samples of version 1"),
+        ('{"format":"cleave-samples","version":1}\n[]\n', ":2: is no line that a calibration writes"),
+        ('{"format":"cleave-samples","version":1}\n{"kind":"run"}\n', "holds a run that this version cannot read"),
+    ],
+)
+def test_another_file_is_refused_and_left_alone(text: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "s.jsonl").write_text(text)
+    with pytest.raises(CleaveError) as caught:
+        _ = reread(tmp_path / "s.jsonl").runs
+    assert sentence in str(caught.value)
+    assert (tmp_path / "s.jsonl").read_text() == text
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    with pytest.raises(CleaveError, match="cannot be written: No such file or directory"):
+        reread(tmp_path / "no" / "s.jsonl")
+
+
+def test_one_disturbed_frame_of_ten_does_not_count_and_those_that_come_again_do() -> None:
+    assert steady_s([1.0] * 9 + [1000.0]) == 1.0
+    assert steady_s([1.0, 1.0, 4.0]) == 2.0
+    assert steady_s([1.0, 3.0] * 10) == pytest.approx((10 + 8 * 3) / 18)
+    assert DISTURBED == 0.1
+
+
+def test_what_holds_up_segments_by_chance_is_shared_out_among_all() -> None:
+    """A processor that stands still for 30 in every third frame, in any of 30 segments of 1 or 2 each."""
+    times = [[1.0 + k % 2] * 90 for k in range(30)]
+    for frame in range(0, 90, 3):
+        times[frame // 3][frame] += 30.0
+    found = replace(RUN, samples=tuple(Sample(SEGMENT, "a", "six", PARTS, tuple(row)) for row in times))
+    assert sum(sample.time_s for sample in found.samples) == 45
+    frames = [sum(row[frame] for row in times) for frame in range(90)]
+    evened = [sample.time_s for sample in found.evened]
+    assert sum(evened) == pytest.approx(steady_s(frames))
+    assert evened[1] / evened[0] == pytest.approx(2)
