@@ -13,49 +13,51 @@ from model.fit_kinds import relative_error
 from model.least_squares import nonnegative
 from model.samples import Footing, Run
 
-LIKELY, DOUBT = 1.0, 2.0
-"""Resident bytes a byte of anything, and its standard error, before anything is measured: runs of one network on one
-device have the same weights and activations again and again, and cannot tell the two apart."""
-RELATIVE = 0.03
+MB = 1e6
+LIKELY = np.array([1.0, 1.0, 1.0, 0.2, 10.0])
+DOUBT = np.array([0.5, 0.5, 0.25, 0.5, 10.0])
+"""Before anything is measured, and its standard error: resident bytes a byte of weights, activations and buffers; MB
+of each session, and of the first. Runs of one network on one device have the same weights and activations again and
+again and cannot tell them from what any network takes; what they leave open stays near this."""
+RELATIVE = 0.005
 """Standard error of a rank's memory."""
-SESSION_BYTES = 1e6
-"""Scale of what a segment takes, whatever it holds."""
 
 
 def fit_memory(runs: Sequence[Run], unit: UnitCost) -> tuple[UnitCost, float | None]:
-    """The coefficients with memory as measured, and the mean relative error of a rank's; None: no rank has told.
+    """The coefficients with memory as measured, and the relative error of ranks' peaks; None: no rank has told.
 
     The base is what ranks say it is. What is left of their peak, without the frames that a benchmark makes beforehand,
-    is weights, activations, buffers of the plan, and what each session takes; as little of it as may be is negative.
+    is weights, activations, buffers of the plan, and what sessions take.
     """
     ranks = [rank for run in runs for rank in run.ranks if rank.memory is not None]
     if not ranks:
         return unit, None
     base = float(np.median([rank.memory.base_bytes for rank in ranks if rank.memory]))
-    rows = np.array([_held(rank) for rank in ranks])
-    peaks = np.array([_peak(rank) for rank in ranks])
+    rows, peaks = np.array([_held(rank) for rank in ranks]), np.array([_peak(rank) for rank in ranks])
     sigma = RELATIVE * peaks
-    prior = np.diag([np.median(rows[:, k][rows[:, k] > 0]) if rows[:, k].any() else 1.0 for k in range(rows.shape[1])])
-    pull = np.diag(prior) * np.array([LIKELY] * 3 + [0.0])
-    doubt = DOUBT * np.maximum(np.diag(prior), 1.0)
-    x = nonnegative(
-        sparse.csr_matrix(np.vstack([rows / sigma[:, None], prior / doubt[:, None]])),
-        np.concatenate([(peaks - base) / sigma, pull / doubt]),
-    )
-    weights, activations, buffers, session = (float(v) for v in x)
+    both = np.vstack([rows / sigma[:, None], np.diag(1 / DOUBT)])
+    x = nonnegative(sparse.csr_matrix(both), np.concatenate([(peaks - base) / sigma, LIKELY / DOUBT]))
+    weights, activations, buffers, session, first = (float(v) for v in x)
     fitted = replace(
         unit,
-        memory_bias_bytes=base,
+        memory_bias_bytes=base + first * MB,
         memory_weights=weights,
         memory_activations=activations,
         memory_buffers=buffers,
-        memory_segment_bytes=session * SESSION_BYTES,
+        memory_segment_bytes=session * MB,
     )
     return fitted, relative_error(base + rows @ x, peaks)
 
 
-def _held(rank: Footing) -> tuple[float, float, float, float]:
-    return rank.weights_bytes, rank.activations_bytes, rank.buffers_bytes, rank.segments * SESSION_BYTES
+def _held(rank: Footing) -> tuple[float, float, float, float, float]:
+    """Bytes; then what sessions take, in MB each and in MB of the first."""
+    return (
+        rank.weights_bytes,
+        rank.activations_bytes,
+        rank.buffers_bytes,
+        rank.segments * MB,
+        min(rank.segments, 1) * MB,
+    )
 
 
 def _peak(rank: Footing) -> float:

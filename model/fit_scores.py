@@ -9,6 +9,7 @@ import numpy as np
 
 from model.coefficients import UnitCost
 from model.fit_kinds import relative_error
+from model.fit_segments import TELLING, pace
 from model.samples import Run
 from model.segment_time import Clock, Network
 
@@ -43,6 +44,11 @@ class Judged:
     parts: tuple[int, ...]
 
     @property
+    def pace(self) -> float | None:
+        """By how much all of the run was slower than expected; None: it has too few segments to tell."""
+        return pace(np.array(self.predicted), np.array(self.seconds)) if len(self.seconds) >= TELLING else None
+
+    @property
     def frame_error(self) -> float:
         """Of all segments together."""
         return abs(sum(self.predicted) / sum(self.seconds) - 1)
@@ -72,6 +78,12 @@ def scores(networks: Mapping[str, Network], runs: Sequence[Run], unit: UnitCost,
             fitted or 0.0, error_of(mine, 2), float(np.mean(frames)) if frames else None, unseen.get(name)
         )
     return found
+
+
+def paces(networks: Mapping[str, Network], runs: Sequence[Run], unit: UnitCost) -> dict[str, float]:
+    """By key of a run, by how much all of it was slower than a unit's coefficients say; runs with enough segments."""
+    found = {run.key: judged(networks[run.network], run, unit).pace for run in runs}
+    return {key: pace for key, pace in found.items() if pace is not None}
 
 
 def error_of(runs: Sequence[Judged], least: int = 1) -> float | None:

@@ -2,7 +2,8 @@
 
 All at once: the time of a segment (``model.segment_time``) is linear in what layers take alone, whole or split, and in
 what edges save, so one non-negative least squares finds them all. Every segment counts by its relative error, and
-those that are far off, which something has disturbed, count less and less.
+those that are far off, which something has disturbed, count less and less; so do runs that are off as a whole, while
+another program ran beside them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from model.arrays import Ints
 from model.coefficients import Kernel
 from model.least_squares import Floats, nonnegative
 from model.samples import Run, Sample
@@ -28,6 +30,9 @@ TIE = 0.3
 FAR = 3.0
 """Segments so many times further off than usual count less."""
 ROUNDS = 8
+PACE, TELLING = 0.05, 8
+"""A run whose segments, at least so many, are all slower or faster by more than that was disturbed as a whole: it
+counts less."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,8 @@ def fit_table(networks: Mapping[str, Network], runs: Sequence[Run]) -> Table:
     names = {name: signatures(network.graph) for name, network in networks.items()}
     rows = [row for run in runs for row in _rows(networks[run.network], names[run.network], run)]
     samples = [sample for run in runs for sample in run.samples]
-    x = _solved(rows, np.array([s.time_s for s in samples]), np.array([uncertain_s(s) for s in samples]))
+    run_of = np.repeat(np.arange(len(runs), dtype=np.int32), [len(run.samples) for run in runs])
+    x = _solved(rows, np.array([s.time_s for s in samples]), np.array([uncertain_s(s) for s in samples]), run_of)
     seen = Counter(column.of for row in rows for column, _ in row if column.what == GAIN)
     gains = {pair: (x[Column(GAIN, pair)], x[Column(GAIN_A_BYTE, pair)]) for pair in sorted(seen)}
     joins = {column.axis: x[column] for column in sorted(x) if column.what == JOIN}
@@ -96,20 +102,41 @@ def _terms(p: InSegment, name: str) -> Iterator[tuple[Column, float]]:
         yield Column(JOIN, "", join.axis), p.share * join.size_bytes
 
 
-def _solved(rows: Sequence[Row], times: Floats, sigma: Floats) -> dict[Column, float]:
+def _solved(rows: Sequence[Row], times: Floats, sigma: Floats, run_of: Ints) -> dict[Column, float]:
     """The numbers. Rows that are far off get a larger standard error, and all is solved again."""
     splits = [c for c in dict.fromkeys(c for row in rows for c, _ in row) if c.what == FIXED]
     ties = [_tie(split) for split in splits]
     columns = {c: k for k, c in enumerate(dict.fromkeys(c for row in (*rows, *ties) for c, _ in row))}
     a, tied, of_tie = _matrix(rows, columns), _matrix(ties, columns), [columns[tie[-1][0]] for tie in ties]
-    x, doubt = nonnegative(_divided(a, sigma), times / sigma), sigma
+    x = nonnegative(_divided(a, sigma), times / sigma)
     for _ in range(ROUNDS):
-        off = np.abs(a @ x - times) / sigma
-        doubt = sigma * np.sqrt(np.maximum(1.0, off / (FAR * max(1.0, float(np.median(off))))))
+        doubt = _doubt(a @ x, times, sigma, run_of)
         loose = TIE * np.maximum(x[of_tie], ABSOLUTE_S)
         both = sparse.vstack([_divided(a, doubt), _divided(tied, loose)])
         x = nonnegative(both, np.append(times / doubt, np.zeros(len(ties))), x)
     return {column: float(x[k]) for column, k in columns.items()}
+
+
+def _doubt(found: Floats, times: Floats, sigma: Floats, run_of: Ints) -> Floats:
+    """Standard errors, larger for what is far off. Runs by the middle one of their segments."""
+    doubt = sigma * _off_as_a_whole(found, times, run_of)
+    off = np.abs(found - times) / doubt
+    return doubt * np.sqrt(np.maximum(1.0, off / (FAR * max(1.0, float(np.median(off))))))
+
+
+def _off_as_a_whole(found: Floats, times: Floats, run_of: Ints) -> Floats:
+    """For each segment how many times less its run is believed."""
+    factor = np.ones(len(times))
+    for run in np.unique(run_of):
+        mine = run_of == run
+        if mine.sum() >= TELLING:
+            factor[mine] = max(1.0, abs(pace(found[mine], times[mine])) / PACE)
+    return factor
+
+
+def pace(found: Floats, times: Floats) -> float:
+    """By how much segments are slower than expected, the middle one; relative."""
+    return float(np.median(times / np.maximum(found, ABSOLUTE_S))) - 1
 
 
 def _tie(split: Column) -> Row:

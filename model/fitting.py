@@ -18,7 +18,7 @@ from model.coefficients import PARTNERS, UnitCost
 from model.fit_energy import Metered, with_power
 from model.fit_kinds import fit_kinds, measured
 from model.fit_memory import fit_memory
-from model.fit_scores import Score, scores
+from model.fit_scores import Score, paces, scores
 from model.fit_segments import Table, fit_table
 from model.graph import Graph
 from model.samples import Run
@@ -36,12 +36,15 @@ class Report:
     networks: errors of the times of each
     kinds:    error of layers that were not measured, held out
     memory:   error of the peak memory of ranks; None: they told none
+    paces:    by key of a run, by how much all of it was slower than the others say, relative: far from 0 something ran
+              beside it, and it is worth measuring again
     """
 
     segments: int
     networks: dict[str, Score]
     kinds: dict[str, float]
     memory: float | None
+    paces: dict[str, float]
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -71,7 +74,7 @@ def fit(
     found = scores(networks, runs, unit, partial(fit_times, declared=declared))
     unit, memory = fit_memory(runs, with_power(unit, metered))
     kinds = {kind: cost.error for kind, cost in unit.layers.items() if cost.error is not None}
-    report = Report(sum(len(run.samples) for run in runs), found, kinds, memory)
+    report = Report(sum(len(run.samples) for run in runs), found, kinds, memory, paces(networks, runs, unit))
     return Fitted(replace(unit, segment_error=_expected(found)), report)
 
 
