@@ -12,7 +12,7 @@ from dse.calibrate import boards as kinds
 from dse.calibrate.boards import Board
 from dse.calibrate.design import designs, whole
 from dse.calibrate.links import link_bundles
-from dse.calibrate.measure import Job, Place, Subject, frames_for, guessed_s, link_key, link_samples, run
+from dse.calibrate.measure import LEAST, WARMUP, Job, Place, Subject, frames_for, guessed_s, link_key, link_samples, run
 from dse.calibrate.samples import Store
 from dse.inputs import Cnn
 from model.link_costs import LinkSample
@@ -25,6 +25,7 @@ SAMPLES = "samples.jsonl"
 FIRST_LOOK, FIRST_S = "first look", 1.5
 """Every device runs the whole network for so many seconds, or what coefficients that are not calibrated take for that:
 which devices are alike, and how many frames can be afforded?"""
+PATIENCE, FEWEST = 5, 8
 DRIFT, DRIFT_S = 0.1, 1e-4
 """Change of a time that calls for a new calibration: relative, and at least so many seconds."""
 
@@ -76,7 +77,8 @@ class Lab:
 
     text:     of the platform file
     place:    what brings bundles to their hosts
-    budget_s: seconds of frames that count, of each type of device and network; ``measure.LEAST`` frames count anyway
+    budget_s: seconds of frames that count, of each type of device and network. ``LEAST`` frames are run anyway; where
+              these take more than ``PATIENCE`` times as long, of the ``FEWEST`` designs that tell most
     folder:   for bundles, while they are measured
     """
 
@@ -108,7 +110,8 @@ class Lab:
 
     def full(self, device: int, cnn: Cnn, frame_s: float) -> list[Job]:
         """The runs of a network on a device that coefficients are fitted to. frame_s: seconds of a frame, about"""
-        every = designs(cnn.graph, device, self.seed)
+        at_least_s = (WARMUP + LEAST) * frame_s
+        every = designs(cnn.graph, device, self.seed)[: max(FEWEST, int(PATIENCE * self.budget_s / at_least_s))]
         frames = frames_for(self.budget_s / len(every), frame_s)
         return [Job(Subject(cnn, self.platform, device), design, frames) for design in every]
 

@@ -57,7 +57,8 @@ def whole(graph: Graph, device: int) -> Design:
 def designs(graph: Graph, device: int, seed: int) -> list[Design]:
     """All that is run of a network on a device, what tells most first. The same for one seed."""
     found: dict[tuple[Mapping, tuple[int, ...]], Design] = {}
-    for each in (whole(graph, device), *_partitions(graph, device, seed), *_splits(graph, device)):
+    pieces, splits = list(_partitions(graph, device, seed)), list(_splits(graph, device))
+    for each in (whole(graph, device), *pieces[:3], *splits[:4], *pieces[3:], *splits[4:]):
         found.setdefault((each.mapping, each.borders), each)
     return list(found.values())
 
