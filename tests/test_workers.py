@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 
-from tests.workers import CLUSTER, ROOT, group, of
+from tests.workers import CLUSTER, ROOT, group, on_cluster
 
 
-def test_whatever_stands_on_a_cluster_in_a_box_is_in_one_group() -> None:
-    """So a test that forgets the marker is found here, not by what it disturbs."""
+def test_files_that_make_clusters_in_a_box_have_tests_with_the_marker() -> None:
+    """So a test that forgets it is found here, not by what it disturbs."""
     files = {str(path.relative_to(ROOT)): path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
-    there = {
-        name for name, text in files.items() if re.search(r"from tests\.cluster import .*(Cluster|standing)", text)
-    }
+    makes = re.compile(r"from tests\.cluster import .*(Cluster|standing)")
+    there = {name for name, text in files.items() if makes.search(text)}
     assert len(there) > 5
-    assert {group(name) for name in there} == {CLUSTER}
+    assert {name for name in there if not on_cluster(name)} == set()
 
 
-def test_all_other_tests_stay_with_those_of_their_file() -> None:
-    assert of("tests/test_arrows.py::test_x[a::b]") == of("tests/test_arrows.py::test_y") == "tests/test_arrows.py"
+def test_tests_on_a_cluster_are_one_group_and_others_stay_with_those_of_their_file() -> None:
+    aligned, jobs = "tests/runtime/test_aligned.py", "tests/test_cluster_jobs.py"
+    assert group(f"{aligned}::test_hosts_whose_clocks_are_apart_are_aligned") == CLUSTER
+    assert group(f"{jobs}::test_a_hybrid_mapping_gives_the_whole_model_s_answer_from_all_hosts[a::b]") == CLUSTER
+    assert group(f"{aligned}::test_ranks_whose_clocks_are_apart_are_aligned[a-b]") == aligned

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 ROOT = Path(__file__).parent.parent
 CLUSTER = "cluster"
+MARKER = f"pytest.mark.{CLUSTER}"
 
 
 def workers() -> int:
@@ -19,27 +21,35 @@ def workers() -> int:
 
 
 @cache
-def group(file: str) -> str:
-    """Tests of a file stay together, so that what they share is made once; so do all files with the marker ``cluster``:
-    they share a testbed, and testbeds come and go on a machine one at a time."""
-    return CLUSTER if f"mark.{CLUSTER}" in (ROOT / file).read_text(encoding="utf-8") else file
+def on_cluster(file: str) -> frozenset[str]:
+    """Names of the tests of a file that have the marker ``cluster``, each by itself or all of them."""
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    whole = any(isinstance(line, ast.Assign) and ast.unparse(line) == f"pytestmark = {MARKER}" for line in tree.body)
+    tests = [line for line in tree.body if isinstance(line, ast.FunctionDef)]
+    return frozenset(test.name for test in tests if whole or MARKER in map(ast.unparse, test.decorator_list))
 
 
-def of(nodeid: str) -> str:
-    """The group of a test. xdist's own groups are not used: its way to tell them fails silently with pytest 9.2."""
-    return group(nodeid.partition("::")[0])
+def group(nodeid: str) -> str:
+    """The tests of a file stay together, so that what they share is made once; but those with the marker ``cluster`` of
+    all files do: they share a testbed, and testbeds come and go on a machine one at a time.
+
+    xdist's own groups are not used: the way in which they are told fails silently with pytest 9.2.
+    """
+    file, _, test = nodeid.partition("::")
+    return CLUSTER if test.partition("[")[0] in on_cluster(file) else file
 
 
 def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
     """Those on a cluster first, since their group takes longest. Of these, those of ``dse`` come last: what a search
     has to have compiled, others have compiled by then."""
-    there = [item for item in items if of(item.nodeid) == CLUSTER]
+    there = [item for item in items if item.get_closest_marker(CLUSTER)]
+    assert there == [item for item in items if group(item.nodeid) == CLUSTER], f"write {MARKER} as other files do"
     there.sort(key=lambda item: item.nodeid.startswith("tests/dse/"))
-    return there + [item for item in items if of(item.nodeid) != CLUSTER]
+    return there + [item for item in items if not item.get_closest_marker(CLUSTER)]
 
 
 class Groups(LoadScopeScheduling):
     """Each worker that has nothing left to do gets the next group."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return of(nodeid)
+        return group(nodeid)

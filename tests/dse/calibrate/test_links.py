@@ -138,6 +138,7 @@ def test_a_simulated_message_takes_what_was_fitted(tmp_path: Path) -> None:
     assert taken_s == pytest.approx(5e-6 + 0.1e-9 * size, rel=1e-6)
 
 
+@pytest.mark.cluster
 @pytest.mark.slow
 def test_on_a_testbed_the_links_are_those_that_were_made(tmp_path: Path) -> None:
     """Gigabit and a tenth of it, less the 4 % that headers of packets take."""
