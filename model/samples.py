@@ -16,6 +16,8 @@ SEGMENT = "segment"
 """Kind of a sample: the times of one segment."""
 DISTURBED = 1 / 10
 """Part of the frames, the slowest, that does not count."""
+UNDISTURBED = 1 / 4
+"""Of the frames of a short segment at least so many, the fastest, were not held up."""
 LEAST_S = 1e-9
 """Traces tell no shorter times apart."""
 
@@ -28,6 +30,11 @@ def steady_s(times_s: Sequence[float]) -> float:
     """
     kept = sorted(times_s)[: math.ceil(len(times_s) * (1 - DISTURBED))]
     return sum(kept) / len(kept)
+
+
+def quantile_s(times_s: Sequence[float], part: float) -> float:
+    """The time that such a part of the frames does not exceed."""
+    return sorted(times_s)[math.ceil(part * len(times_s)) - 1]
 
 
 @dataclass(frozen=True)
@@ -127,12 +134,19 @@ class Run:
 
     @cached_property
     def evened(self) -> tuple[Sample, ...]:
-        """The samples, with what held up some of their frames shared out among all, in proportion to their times.
+        """The samples, with what holds up some of their frames shared out among all, in proportion to their times.
 
-        A limited share of a processor holds up a frame for tens of milliseconds every now and then, in whichever
-        segment it happens to be. Short segments show that in few frames, which do not count, or in one too many. All
-        together they show it in many, so what frames take is told by their sums, and how it is divided by each.
+        A limited share of a processor stands still for tens of milliseconds every now and then, in whichever segment
+        that happens to be: long ones show it often, short ones hardly ever. How frames are divided is told by those of
+        each segment that were not held up; what they take, by the sums of whole frames.
         """
+        shape = [quantile_s(s.times_s, UNDISTURBED) for s in self.samples]
         together = steady_s([sum(frame) for frame in zip(*(s.times_s for s in self.samples), strict=True)])
-        stretch = together / max(sum(s.time_s for s in self.samples), LEAST_S)
-        return tuple(replace(s, times_s=tuple(time_s * stretch for time_s in s.times_s)) for s in self.samples)
+        stretch = together / max(sum(shape), LEAST_S)
+        return tuple(_scaled(s, time_s * stretch) for s, time_s in zip(self.samples, shape, strict=True))
+
+
+def _scaled(sample: Sample, time_s: float) -> Sample:
+    """A sample whose frames take so long."""
+    factor = time_s / max(sample.time_s, LEAST_S)
+    return replace(sample, times_s=tuple(each_s * factor for each_s in sample.times_s))

@@ -101,13 +101,18 @@ def test_one_disturbed_frame_of_ten_does_not_count_and_those_that_come_again_do(
 
 
 def test_what_holds_up_segments_by_chance_is_shared_out_among_all() -> None:
-    """A processor that stands still for 30 in every third frame, in any of 30 segments of 1 or 2 each."""
-    times = [[1.0 + k % 2] * 90 for k in range(30)]
-    for frame in range(0, 90, 3):
-        times[frame // 3][frame] += 30.0
+    """A processor that may run 20 of every 50, and 12 segments, the last as long as all others together."""
+    seconds = [0.2 + 0.1 * (k % 3) for k in range(11)] + [3.3]
+    times: list[list[float]] = [[] for _ in seconds]
+    clock = 0.0
+    for _ in range(300):
+        for row, time_s in zip(times, seconds, strict=True):
+            held_up = int((clock + time_s) // 20) - int(clock // 20)
+            row.append(time_s + 30 * held_up)
+            clock += time_s
     found = replace(RUN, samples=tuple(Sample(SEGMENT, "a", "six", PARTS, tuple(row)) for row in times))
-    assert sum(sample.time_s for sample in found.samples) == 45
-    frames = [sum(row[frame] for row in times) for frame in range(90)]
+    frames = [sum(frame) for frame in zip(*times, strict=True)]
     evened = [sample.time_s for sample in found.evened]
     assert sum(evened) == pytest.approx(steady_s(frames))
-    assert evened[1] / evened[0] == pytest.approx(2)
+    assert [time_s / evened[0] for time_s in evened] == pytest.approx([time_s / 0.2 for time_s in seconds])
+    assert found.samples[-1].time_s / found.samples[0].time_s > 1.2 * 3.3 / 0.2
