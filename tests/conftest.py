@@ -1,4 +1,4 @@
-"""What all tests share: ``--refresh-golden`` and the fixtures ``golden``, ``testbed`` and ``wheels``."""
+"""What all tests share: ``--refresh-golden`` and the fixtures ``golden``, ``testbed``, ``hurried`` and ``wheels``."""
 
 from __future__ import annotations
 
@@ -70,6 +70,13 @@ def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
     with standing("testbed-4", tmp_path_factory.mktemp("cluster") / "testbed", "s") as cluster:
         yield cluster
+
+
+@pytest.fixture
+def hurried(testbed: Cluster) -> Iterator[None]:
+    """Hosts that do not take longer than they must; for short runs, since long ones would take the whole machine."""
+    with testbed.hurried():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -37,15 +37,16 @@ def hosts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="module")
-def prepared(hosts: Cluster, wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """What ``--prepare`` says that it did, on hosts that have an environment of their own from now on."""
-    bundle = job(hosts, "squeezenet", tmp_path_factory.mktemp("prepared"))
-    with hosts.hurried():
-        body = command(hosts, "deploy", bundle, "--prepare", "--wheels", wheels)
+def prepared(testbed: Cluster, wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """What ``--prepare`` says that it did, on hosts that have an environment of their own from now on; those that are
+    not alike do with this machine's."""
+    bundle = job(testbed, "squeezenet", tmp_path_factory.mktemp("prepared"))
+    with testbed.hurried():
+        body = command(testbed, "deploy", bundle, "--prepare", "--wheels", wheels)
     yield body
-    with hosts.hurried():
-        for host in hosts.hosts:
-            hosts.said(host, f"rm -rf {WORK}")
+    with testbed.hurried():
+        for host in testbed.hosts:
+            testbed.said(host, f"rm -rf {WORK}")
 
 
 def job(hosts: Cluster, network: str, folder: Path) -> Path:
@@ -61,11 +62,11 @@ def command(hosts: Cluster, *words: object) -> dict[str, Any]:
     return dict(json.loads(done(*words, *hosts.options, "--work", WORK, "--json")))
 
 
-def test_hosts_get_an_environment_of_their_own_from_wheels(hosts: Cluster, prepared: dict[str, Any]) -> None:
-    assert prepared["prepared"] == dict.fromkeys(hosts.hosts, "prepared")
+def test_hosts_get_an_environment_of_their_own_from_wheels(testbed: Cluster, prepared: dict[str, Any]) -> None:
+    assert prepared["prepared"] == dict.fromkeys(testbed.hosts, "prepared")
     assert [host["verdict"] for host in prepared["hosts"]] == ["ok"] * 4
     ask = "import onnxruntime, mpi4py.MPI; print(onnxruntime.__file__); print(mpi4py.__file__)"
-    for path in hosts.said(hosts.hosts[0], f"{WORK}/venv/bin/python -c '{ask}'").splitlines():
+    for path in testbed.said(testbed.hosts[0], f"{WORK}/venv/bin/python -c '{ask}'").splitlines():
         assert path.startswith(f"/var/lib/cleave-testbed/home/{WORK}/venv/")
 
 

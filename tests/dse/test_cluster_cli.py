@@ -48,6 +48,7 @@ def pulled(testbed: Cluster, host: str) -> Iterator[None]:
 
 
 @pytest.mark.cluster
+@pytest.mark.usefixtures("hurried")
 def test_a_run_goes_on_without_a_host_that_is_lost(
     testbed: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,6 +71,7 @@ def test_a_run_goes_on_without_a_host_that_is_lost(
 
 
 @pytest.mark.cluster
+@pytest.mark.usefixtures("hurried")
 def test_autodices_files_are_run_by_one_command(
     testbed: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,7 +32,7 @@ def serve(cluster: Cluster, host: str, address: str) -> None:
 @pytest.mark.cluster
 def test_hosts_with_ipv6_addresses_and_servers_at_other_ports_run_a_bundle(tmp_path: Path) -> None:
     (tmp_path / "two.spec").write_text(TWO)
-    with standing(tmp_path / "two.spec", tmp_path / "box", "v") as cluster:
+    with standing(tmp_path / "two.spec", tmp_path / "box", "v") as cluster, cluster.hurried():
         if not Path("/proc/sys/net/ipv6").exists():
             pytest.skip("this machine has no IPv6")
         prefix, text = f"fd5e:aa:{cluster.testbed.number + 1:x}:", cluster.platform.read_text()

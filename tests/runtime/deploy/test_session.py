@@ -35,13 +35,6 @@ def four(testbed: Cluster, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def hurried(testbed: Cluster) -> Iterator[None]:
-    """Hosts that do not take longer than they must; for short runs, since long ones would take the whole machine."""
-    with testbed.hurried():
-        yield
-
-
-@pytest.fixture
 def clean(testbed: Cluster) -> Iterator[Callable[[], None]]:
     """What is on the hosts before must be there soon afterwards, and no more."""
     before = {host: leftovers(testbed, host) for host in testbed.hosts}
