@@ -20,7 +20,7 @@ from model.events import Tasks
 from model.history import History, Log, link, put, take_out
 from model.lowering import Messages, Room, Shards, messages
 from model.simulation import SEND, STAGES, ticks
-from model.spending import seconds_of
+from model.spending import seconds_of, share_of
 
 READER, WRITER, DIRTY, CHANGE, TASK, KIND, COUNT, SPENT = range(8)
 """Numbers of a board: devices of the network's inputs and outputs (see ``lowering.place_ends``), how many shards are
@@ -241,7 +241,8 @@ def _ticks_in(g: GraphArrays, c: CostArrays, b: Board, shard: int, head: int, sp
     """What a shard adds to the segment that begins with ``head``, and what is spent then."""
     work = b.work[ix(shard)]
     if len(c.beside) > 0:
-        seconds = seconds_of(g, b.shards, c, b.task[ix(shard)], shard, b.on[ix(shard)], head, spent)
+        task, device = b.task[ix(shard)], b.on[ix(shard)]
+        seconds = seconds_of(g, b.shards, c, task, share_of(g, b.shards, task, shard), device, head, spent)
         work, spent = ticks(seconds), spent + seconds
     return work, spent
 

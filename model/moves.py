@@ -48,7 +48,7 @@ from model.simulation import (
     send_ticks,
     ticks,
 )
-from model.spending import seconds_of, size_of
+from model.spending import seconds_of, share_of, size_of
 from runtime.errors import CleaveError
 
 AT_MOST_S = 1e6
@@ -193,7 +193,7 @@ def _place(g: GraphArrays, c: CostArrays, b: Board, task: int) -> None:
                 insert(b, shard, s.device[ix(shard)])
         if b.on[ix(shard)] >= 0:
             b.scope[ix(b.on[ix(shard)])] = b.note[CHANGE]
-            seconds = seconds_of(g, s, c, task, shard, b.on[ix(shard)], shard, 0.0)
+            seconds = seconds_of(g, s, c, task, share_of(g, s, task, shard), b.on[ix(shard)], shard, 0.0)
             b.work[ix(shard)] = ticks(seconds)
             _spend(b, b.spent, shard, seconds)
             mark(b, shard)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from model.arrays import GraphArrays
+from model.arrays import GraphArrays, ix
 from model.compiled import allocating, inlined, kernel
 from model.costs import CostArrays, Floats
 from model.lowering import Messages, Shards
@@ -51,11 +51,11 @@ def _one_frame(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledge
     w.link[:] = 0
     latency = 0.0
     for shard in range(s.ptr[len(g.size)]):
-        device = s.device[shard]
-        out.start[shard] = join(m, out, shard, device, w.free[device])
-        out.stop[shard] = w.free[device] = out.start[shard] + out.seconds[shard]
-        latency = max(latency, out.stop[shard])
-        for message in range(m.out_ptr[shard], m.out_ptr[shard + 1]):
+        device = ix(s.device[ix(shard)])
+        out.start[ix(shard)] = join(m, out, shard, device, w.free[device])
+        out.stop[ix(shard)] = w.free[device] = out.start[ix(shard)] + out.seconds[ix(shard)]
+        latency = max(latency, out.stop[ix(shard)])
+        for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
             _transfer(s, m, c, out, w, message)
     return latency
 
@@ -63,15 +63,15 @@ def _one_frame(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledge
 @inlined
 def _transfer(s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Desk, message: int) -> None:
     """Send a message when it exists and the links on both sides are free."""
-    source, target = s.device[m.shard[message]], m.device[message]
-    here, there = c.leave[source, target], c.enter[source, target]
-    if there < 0:
-        there = here
-    begin = max(out.stop[m.shard[message]], w.link[here], w.link[there])
-    end = begin + out.size[message] / c.bandwidth[source, target]
-    out.depart[message] = begin
+    k, sender = ix(message), ix(m.shard[ix(message)])
+    source, target = ix(s.device[sender]), ix(m.device[k])
+    here = ix(c.leave[source, target])
+    there = here if c.enter[source, target] < 0 else ix(c.enter[source, target])
+    begin = max(out.stop[sender], w.link[here], w.link[there])
+    end = begin + out.size[k] / c.bandwidth[source, target]
+    out.depart[k] = begin
     w.link[here] = w.link[there] = end
-    out.arrive[message] = end + c.latency[source, target]
+    out.arrive[k] = end + c.latency[source, target]
 
 
 @kernel()
@@ -82,11 +82,11 @@ def busiest(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, 
     """
     w.link[:] = 0
     for message in range(m.out_ptr[s.ptr[len(g.size)]]):
-        source, target = s.device[m.shard[message]], m.device[message]
-        seconds = out.size[message] / c.bandwidth[source, target]
-        w.link[c.leave[source, target]] += seconds
+        source, target = ix(s.device[ix(m.shard[ix(message)])]), ix(m.device[ix(message)])
+        seconds = out.size[ix(message)] / c.bandwidth[source, target]
+        w.link[ix(c.leave[source, target])] += seconds
         if c.enter[source, target] >= 0:
-            w.link[c.enter[source, target]] += seconds
+            w.link[ix(c.enter[source, target])] += seconds
     busy = 0.0
     for device in range(len(c.pool)):
         busy = max(busy, out.account[device, COMPUTE] + out.account[device, COMMUNICATE])

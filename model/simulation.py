@@ -27,7 +27,8 @@ from model.events import PLAIN, State, Tasks, Times
 from model.lowering import Messages, Room, Shards
 from model.spending import COMMUNICATE, COMPUTE, Ledger, join, settle, spend
 
-TICK_S = 1e-15
+TICK_S, TICKS = 1e-15, 1e15
+"""Seconds of a tick, ticks of a second."""
 LONGEST_S = 9000.0
 """Frames that take longer together cannot be counted in ticks; they are not simulated."""
 UNCOUNTABLE = -1.0
@@ -137,7 +138,7 @@ def build(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w:
 @inlined
 def ticks(seconds: float) -> np.int64:
     """Whole ticks."""
-    return np.int64(seconds / TICK_S + 0.5)
+    return np.int64(seconds * TICKS + 0.5)
 
 
 @inlined

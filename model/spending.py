@@ -109,13 +109,14 @@ def share_of(g: GraphArrays, s: Shards, task: int, shard: int) -> float:
 
 @inlined
 def seconds_of(
-    g: GraphArrays, s: Shards, c: CostArrays, task: int, shard: int, device: int, since: int, spent: float
+    g: GraphArrays, s: Shards, c: CostArrays, task: int, share: float, device: int, since: int, spent: float
 ) -> float:
-    """What a shard adds to the ``spent`` seconds of a segment that began with shard ``since`` (``model.segment_time``).
+    """What a shard with a share of a task adds to the ``spent`` seconds of a segment that began with shard ``since``.
 
-    Less than 0 where it saves what was made before it more than it takes, but never more than was spent.
+    See ``model.segment_time``: less than 0 where it saves what was made before it more than it takes, but never more
+    than was spent.
     """
-    work, share = c.work[ix(task), ix(device)], share_of(g, s, task, shard)
+    work = c.work[ix(task), ix(device)]
     seconds = work[WHOLE]
     if not alone(s, task):
         split = SPLIT + 2 * s.kind[ix(task)]
@@ -147,7 +148,8 @@ def size_of(g: GraphArrays, tensor: int, start: Ints, stop: Ints) -> float:
     """Bytes of a box of a tensor, (AXES,) each."""
     size = g.tensor_bytes[tensor]
     for axis in range(boxes.AXES):
-        size *= (stop[axis] - start[axis]) / g.tensor_size[tensor, axis]
+        if stop[axis] - start[axis] != g.tensor_size[tensor, axis]:  # most are whole, and dividing takes time
+            size *= (stop[axis] - start[axis]) / g.tensor_size[tensor, axis]
     return size
 
 
@@ -155,7 +157,7 @@ def size_of(g: GraphArrays, tensor: int, start: Ints, stop: Ints) -> float:
 def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, shard: int) -> None:
     """A shard does its share of a task's work."""
     device, kind, share = ix(s.device[ix(shard)]), ix(s.kind[ix(task)]), share_of(g, s, task, shard)
-    seconds = seconds_of(g, s, c, task, shard, device, out.since[device], out.spent[device])
+    seconds = seconds_of(g, s, c, task, share, device, out.since[device], out.spent[device])
     out.spent[device] += seconds
     out.seconds[ix(shard)] = seconds
     a = out.account[device]

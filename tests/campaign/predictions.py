@@ -61,7 +61,8 @@ WORST = 5
 
 @dataclass(frozen=True)
 class Row:
-    """One mapping. Seconds and bytes, by model; busy: computing, of all ranks together; memory: the largest rank's."""
+    """One mapping. Seconds and bytes, by model; busy: computing, of all ranks together; memory: the largest rank's,
+    without frames that only the measurement keeps."""
 
     network: str
     way: str
@@ -189,7 +190,7 @@ def row(drawing: Drawing, number: int, frames: int, access: list[str]) -> Row:
     said = [found.price, found.analytical, thesis(cnn.graph, platform, mapping)]
     load = os.getloadavg()[0]
     body = measured(cnn, platform, mapping, frames, access)
-    peak = max(rank["peak_bytes"] for rank in body["ranks"])
+    peak = max(rank["peak_bytes"] - rank["memory"]["input_bytes"] for rank in body["ranks"])
     busy = sum(rank["compute_s"] for rank in body["ranks"])
     figures = [x for price in said for x in _figures(price)]
     seen = [body["median_s"], body["period_s"], peak, busy]
