@@ -200,14 +200,15 @@ def _beside(graph: Graph, g: GraphArrays, units: list[coefficients.UnitCost], pl
 
 
 def edge_row(graph: Graph, maker: Layer, reader: Layer, size: float, unit: coefficients.UnitCost) -> list[float]:
-    """Seconds of an edge over which a layer reads ``size`` bytes of another one: see ``CostArrays.beside``.
-
-    Parts that lie side by side in memory need not be put together; partial sums are each read.
-    """
+    """Seconds of an edge over which a layer reads ``size`` bytes of another one: see ``CostArrays.beside``."""
     once, per_byte = unit.gains.get(coefficients.pair(graph, maker, reader), (0.0, 0.0))
-    shape = graph.tensors[maker.outputs[0]].shape
-    apart = [math.prod(shape[:kind]) > 1 or kind == boxes.PARTIAL for kind in range(boxes.KINDS)]
-    return [once + per_byte * size, *[unit.joins.get(k, 0.0) * size * apart[k] for k in range(boxes.KINDS)]]
+    joins = [unit.joins.get(k, 0.0) * size if apart(graph, maker, k) else 0.0 for k in range(boxes.KINDS)]
+    return [once + per_byte * size, *joins]
+
+
+def apart(graph: Graph, maker: Layer, kind: int) -> bool:
+    """Whether the parts of a layer that is split in some way do not lie side by side in memory, but must be joined."""
+    return kind == boxes.PARTIAL or math.prod(graph.tensors[maker.outputs[0]].shape[:kind]) > 1
 
 
 def _slower(device: Device, unit: coefficients.UnitCost) -> float:

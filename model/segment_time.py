@@ -14,14 +14,13 @@ them: that comes on top (``joins`` of the unit, by axis).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
 from model import boxes, coefficients
 from model.coefficients import UnitCost
-from model.costs import SPLIT, WHOLE, row
+from model.costs import SPLIT, WHOLE, apart, row
 from model.graph import Graph
 from model.mapping import extent
 from model.samples import PartOf
@@ -86,10 +85,9 @@ class Network:
     def _join(self, edge: Edge, made: tuple[int, int]) -> list[Join]:
         """Partial sums are read each; other parts are copied where something lies between the rows of one."""
         axis, count = made
-        if axis == boxes.PARTIAL:
-            return [Join(axis, count * edge.size_bytes)]
-        between = self.graph.tensors[self.graph.layers[edge.maker].outputs[0]].shape[:axis]
-        return [Join(axis, edge.size_bytes)] if math.prod(between) > 1 else []
+        if not apart(self.graph, self.graph.layers[edge.maker], axis):
+            return []
+        return [Join(axis, edge.size_bytes * (count if axis == boxes.PARTIAL else 1))]
 
     def _read(self, layer: int) -> list[str]:
         """Tensors that other layers make, as often as the layer reads them."""

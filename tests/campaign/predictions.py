@@ -28,6 +28,7 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import NullFormatter
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
@@ -252,6 +253,8 @@ def draw_plot(rows: list[Row], file: Path) -> None:
         axis.loglog(line, line, "k-", lw=0.8)
         axis.fill_between(line, line * 0.9, line * 1.1, color="k", alpha=0.1, lw=0)
         unit = "MB" if of == "memory" else "ms"
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.yaxis.set_minor_formatter(NullFormatter())
         axis.set(title=of, xlabel=f"measured ({unit})", ylabel=f"predicted ({unit})")
     axes[0].legend(fontsize=8)
     figure.savefig(file, bbox_inches="tight", dpi=130)
