@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from model.arrays import GraphArrays, Ints
+from model.arrays import GraphArrays, Ints, ix
 from model.boxes import CHANNELS
 from model.compiled import allocating, inlined, kernel
 from model.graph import Graph
@@ -242,11 +242,11 @@ def _named(g: GraphArrays, c: Coding, genes: Ints, task: int, w: Scratch) -> int
         w.devices[0] = 0
         return 1
     mentions = 1
-    if g.heavy[task] == 1 and c.is_anchor[task] == 1:
+    if g.heavy[ix(task)] == 1 and c.is_anchor[ix(task)] == 1:
         mentions = c.devices if c.kind == NAIVE else c.rows
     count = 0
     for k in range(mentions):
-        device = genes[c.first_gene[task] + k] if c.kind == NAIVE else w.placed[k, c.anchor[task]]
+        device = genes[ix(c.first_gene[ix(task)] + k)] if c.kind == NAIVE else w.placed[ix(k), ix(c.anchor[ix(task)])]
         if device >= 0:
             count = _mention(device, count, w)
     return count
@@ -266,11 +266,11 @@ def _mention(device: int, count: int, w: Scratch) -> int:
 @inlined
 def _split(g: GraphArrays, c: Coding, task: int, count: int, s: Shards, at: int, w: Scratch) -> int:
     """Divide a task among the first ``count`` named devices; returns the number of shards so far."""
-    if g.heavy[task] == 0:
-        count = 1
-    size = g.size[task, CHANNELS]
-    grain = g.grain[task, CHANNELS] if count > 1 else size
-    units = size // grain
+    if count == 1 or g.heavy[ix(task)] == 0:
+        s.device[ix(at)], s.start[ix(at)], s.stop[ix(at)] = w.devices[0], 0, g.size[ix(task), CHANNELS]
+        return at + 1
+    grain = g.grain[task, CHANNELS]
+    units = g.size[task, CHANNELS] // grain
     count = min(count, units)
     total = 0.0
     for k in range(count):

@@ -51,7 +51,8 @@ class Messages(NamedTuple):
     pieces: (S,) pieces of the most divided input of the shard, local and received
     last_use: (L,) last task that reads a piece on its own device (-1: none), a row for each tensor and shard
     slot_ptr: (N+1,) rows of a tensor in ``last_use``, one for each shard of its task
-    held: (L * devices,) the message that brings a piece to a device; low, high: (devices, AXES) scratch
+    held: (L * devices,) the message that brings a piece to a device; low, high: (devices, AXES) scratch; high[:, 0] is 0 between messages
+    home: (T,) the device of a task that is one shard, whole; -1: it is divided
     """
 
     shard: Ints
@@ -68,6 +69,7 @@ class Messages(NamedTuple):
     held: Ints
     low: Ints
     high: Ints
+    home: Ints
 
 
 @inlined
@@ -142,6 +144,8 @@ def lower(g: GraphArrays, s: Shards, n_devices: int, m: Messages) -> None:
     count = needs = slots = 0
     m.in_ptr[0] = 0
     for task in range(len(g.size)):
+        m.home[ix(task)] = s.device[ix(s.ptr[ix(task)])] if alone(s, task) else -1
+    for task in range(len(g.size)):
         first, last = s.ptr[task], s.ptr[task + 1]
         for shard in range(first, last):
             needs = _receive(g, s, task, shard, n_devices, m, needs)
@@ -153,7 +157,7 @@ def lower(g: GraphArrays, s: Shards, n_devices: int, m: Messages) -> None:
             m.out_ptr[ix(shard)] = count
             for tensor in range(g.tensor_ptr[task], g.tensor_ptr[task + 1]):
                 slot = m.slot_ptr[ix(tensor)] + shard - first
-                m.last_use[ix(slot)] = _last_here(g, s, tensor, task, shard)
+                m.last_use[ix(slot)] = _last_here(g, m, tensor, m.home[ix(task)])
                 if m.last_use[ix(slot)] == ELSEWHERE:
                     count = _send(g, s, tensor, shard, slot, n_devices, m, count)
     m.slot_ptr[len(g.tensor_task)] = slots
@@ -161,12 +165,12 @@ def lower(g: GraphArrays, s: Shards, n_devices: int, m: Messages) -> None:
 
 
 @inlined
-def _last_here(g: GraphArrays, s: Shards, tensor: int, task: int, shard: int) -> int:
-    """The last task that reads a whole tensor, where all that do are whole and on its device: the most common case."""
-    last = -1 if alone(s, task) else ELSEWHERE
+def _last_here(g: GraphArrays, m: Messages, tensor: int, home: int) -> int:
+    """The last task that reads a whole tensor, where all that do are whole and at ``home``: the most common case."""
+    last = -1 if home >= 0 else ELSEWHERE
     for use in range(g.use_ptr[ix(tensor)], g.use_ptr[ix(tensor + 1)]):
         reader = g.use_task[ix(use)]
-        if last == ELSEWHERE or not alone(s, reader) or s.device[ix(s.ptr[ix(reader)])] != s.device[ix(shard)]:
+        if home < 0 or m.home[ix(reader)] != home:
             last = ELSEWHERE
             break
         last = reader
@@ -181,7 +185,7 @@ def _receive(g: GraphArrays, s: Shards, task: int, shard: int, n_devices: int, m
     for edge in range(g.edge_ptr[ix(task)], g.edge_ptr[ix(task + 1)]):
         tensor = ix(g.edge_tensor[ix(edge)])
         maker = ix(g.tensor_task[tensor])
-        if alone(s, maker) and alone(s, task) and s.device[ix(s.ptr[maker])] == device:
+        if m.home[ix(task)] >= 0 and m.home[maker] == device:
             most = max(most, 1)
             continue
         along = held_axis(s, maker)
@@ -207,8 +211,7 @@ def _send(
     """Emit one message to each device that needs some of the shard's piece of ``tensor``; returns the count so far."""
     here, maker = s.device[ix(shard)], ix(g.tensor_task[ix(tensor)])
     along = held_axis(s, maker)
-    last = -1
-    m.high[:, 0] = 0
+    last, lowest, highest = -1, n_devices, -1
     for use in range(g.use_ptr[ix(tensor)], g.use_ptr[ix(tensor + 1)]):
         task, edge = g.use_task[ix(use)], g.use_edge[ix(use)]
         for reader in range(s.ptr[ix(task)], s.ptr[ix(task + 1)]):
@@ -220,12 +223,14 @@ def _send(
                 last = task
             else:
                 widen(g, s, m, device, tensor, shard, along, axis, low, high)
+                lowest, highest = min(lowest, device), max(highest, device)
     m.last_use[ix(slot)] = last
-    for device in range(n_devices):
-        if m.high[device, 0] > 0:
+    for device in range(lowest, highest + 1):
+        if m.high[ix(device), 0] > 0:
             m.shard[ix(count)], m.tensor[ix(count)], m.device[ix(count)] = shard, tensor, device
             for k in range(AXES):
-                m.start[ix(count), k], m.stop[ix(count), k] = m.low[device, k], m.high[device, k]
+                m.start[ix(count), k], m.stop[ix(count), k] = m.low[ix(device), k], m.high[ix(device), k]
+            m.high[ix(device), 0] = 0
             m.held[ix(slot * n_devices + device)] = count
             count += 1
     return count
@@ -293,6 +298,7 @@ def messages(r: Room) -> Messages:
         np.zeros(r.slots * r.devices, i),
         np.zeros((r.devices, AXES), i),
         np.zeros((r.devices, AXES), i),
+        np.zeros(r.shards, i),
     )
 
 

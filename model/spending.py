@@ -215,6 +215,11 @@ def _reads_first(g: GraphArrays, task: int, edge: int) -> bool:
 def _free(g: GraphArrays, s: Shards, m: Messages, out: Ledger, tensor: int, task: int) -> None:
     """Free the pieces of ``tensor`` whose last reader is ``task`` (-1: that have none)."""
     maker = ix(g.tensor_task[ix(tensor)])
+    home = m.home[maker]
+    if home >= 0:
+        if m.last_use[ix(m.slot_ptr[ix(tensor)])] == task:
+            out.alive[ix(home)] -= g.tensor_bytes[ix(tensor)]
+        return
     kind = s.kind[maker]
     slot = m.slot_ptr[ix(tensor)] - s.ptr[maker]
     for shard in range(s.ptr[maker], s.ptr[ix(maker + 1)]):
