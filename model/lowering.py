@@ -51,8 +51,8 @@ class Messages(NamedTuple):
     pieces: (S,) pieces of the most divided input of the shard, local and received
     last_use: (L,) last task that reads a piece on its own device (-1: none), a row for each tensor and shard
     slot_ptr: (N+1,) rows of a tensor in ``last_use``, one for each shard of its task
-    held: (L * devices,) the message that brings a piece to a device; low, high: (devices, AXES) scratch; ``high[:, 0]`` is 0 between
-          messages
+    held: (L * devices,) the message that brings a piece to a device
+    low, high: (devices, AXES) scratch; ``high[:, 0]`` is 0 between messages
     home: (T,) the device of a task that is one shard, whole; -1: it is divided
     """
 

@@ -116,6 +116,9 @@ def main() -> int:
     files = parser.parse_args().files or reference_files()
     if not files:
         parser.error("no files: name them, or set DSE_REFERENCE to the folder with exprimo/")
+    for file in files:
+        if not file.is_file():
+            parser.error(f"there is no file {file}")
     worst, runs = 0.0, 0
     print(f"{'network':10} {'graph':13} {'placement':46} " + " ".join(f"{name:>13}" for name in RESULTS))
     for network in map(Network, files):
