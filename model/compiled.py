@@ -21,7 +21,7 @@ import numba
 def _source_key() -> str:
     root = Path(__file__).parents[1]
     digest = hashlib.sha256()
-    for file in (*sorted((root / "model").glob("*.py")), *sorted((root / "dse").glob("*.py"))):
+    for file in (*sorted((root / "model").glob("*.py")), *sorted((root / "dse").rglob("*.py"))):
         source = file.read_bytes()
         if file.parent.name == "model" or b"from model.compiled import" in source:
             digest.update(source)

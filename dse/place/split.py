@@ -1,0 +1,90 @@
+"""Splits of a workload, and what they are worth: loads, memory, whether they are allowed.
+
+This is what a split is judged by, whichever method has found it: plain, and by the definitions of the paper that
+``workload`` names (sections 3 and 5, appendix C.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.place.workload import Floats, Workload, components
+from model.arrays import Ints
+
+SUM, OVERLAP, DUPLEX = MODES = ("sum", "overlap", "duplex")
+"""The load of an accelerator: its computing and its transfers one after the other, at a time, or those in and out at a
+time, too."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """What devices are busy with for one sample, each (devices,): computing, transfers in and out; bytes held."""
+
+    compute: Floats
+    into: Floats
+    out: Floats
+    held: Floats
+
+    def of(self, mode: str) -> Floats:
+        """(devices,) time for one sample."""
+        if mode == SUM:
+            return self.compute + self.into + self.out
+        moves = [self.into + self.out] if mode == OVERLAP else [self.into, self.out]
+        return np.maximum.reduce([self.compute, *moves])
+
+
+def load(on: Workload, device: Ints) -> Load:
+    """Of a split: ``(n,)`` device of each node, accelerators first. CPUs pay nothing for transfers."""
+    accelerated = device < on.accelerators
+    time = np.where(accelerated, on.acc, on.cpu)
+    source, reader = on.edge[:, 0], on.edge[:, 1]
+    cut = device[source] != device[reader]
+    arrives = np.unique(np.stack([source[cut], device[reader][cut]], axis=1), axis=0)
+    leaves = np.unique(source[cut])
+    into, out = (np.zeros(on.devices) for _ in range(2))
+    np.add.at(into, arrives[:, 1], on.cost[arrives[:, 0]])
+    np.add.at(out, device[leaves], on.cost[leaves])
+    into[on.accelerators :] = out[on.accelerators :] = 0
+    return Load(_sum(on, device, time), into, out, _sum(on, device, on.size))
+
+
+def _sum(on: Workload, device: Ints, of: Floats) -> Floats:
+    """(devices,) sums over the nodes of each device."""
+    found = np.zeros(on.devices)
+    np.add.at(found, device, of)
+    return found
+
+
+def period(on: Workload, device: Ints, mode: str = SUM) -> float:
+    """Time between samples of a pipeline: the largest load of a device."""
+    return float(load(on, device).of(mode).max())
+
+
+def contiguous(on: Workload, device: Ints) -> bool:
+    """Whether devices can follow one another: the graph of devices has no cycle, the backward pass seen by itself."""
+    return all(_acyclic(on, device, part) for part in (on.backward, ~on.backward))
+
+
+def _acyclic(on: Workload, device: Ints, part: NDArray[np.bool_]) -> bool:
+    edges = device[on.edge[part[on.edge].all(axis=1)]]
+    between = edges[edges[:, 0] != edges[:, 1]]
+    count, _ = components(on.devices, between, strong=True)
+    return count == on.devices
+
+
+def faults(on: Workload, device: Ints) -> list[str]:
+    """What a split may not do, in sentences: wrong devices, colours apart, too many bytes. Contiguity is not asked."""
+    found = []
+    if len(device) != len(on) or device.min(initial=0) < 0 or device.max(initial=0) >= on.devices:
+        return ["a node is on no device"]
+    for color in np.unique(on.color):
+        if len(np.unique(device[on.color == color])) > 1:
+            found.append(f"the nodes of colour {color} are on several devices")
+    if np.isinf(on.acc[device < on.accelerators]).any():
+        found.append("a node is on an accelerator that cannot run it")
+    held = load(on, device).held[: on.accelerators]
+    found += [f"accelerator {k} holds {b:.0f} of {on.memory:.0f} bytes" for k, b in enumerate(held) if b > on.memory]
+    return found
