@@ -13,7 +13,7 @@ from codegen import bundle as bundles
 from codegen import folder, zoo
 from codegen.render import TARGETS
 from codegen.verify import verify as verify_bundle
-from dse import cli_calibrate, cli_cluster, cli_run, cli_simulate, cli_testbed, ending, show
+from dse import cli_calibrate, cli_cluster, cli_place, cli_run, cli_simulate, cli_testbed, ending, show
 from dse import run as job
 from dse.cli_group import grouped
 from dse.cli_options import (
@@ -173,6 +173,7 @@ def price(
 
 
 app.command()(cli_simulate.simulate)
+app.command()(cli_place.place)
 
 
 @app.command()

@@ -1,0 +1,21 @@
+"""The methods for each objective: a name, and a function of a workload and options. The first is the usual one."""
+
+from __future__ import annotations
+
+from dse.place.baselines import expert, greedy
+from dse.place.local import local_search
+from dse.place.period import dp, dpl, pipedream
+from dse.place.placed import Method
+
+PERIOD = "period"
+
+METHODS: dict[str, dict[str, Method]] = {
+    PERIOD: {
+        "dp": dp,
+        "dpl": dpl,
+        "greedy": greedy,
+        "local-search": local_search,
+        "pipedream": pipedream,
+        "expert": expert,
+    },
+}

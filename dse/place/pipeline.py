@@ -1,0 +1,160 @@
+"""The best pipeline of a graph: each device runs one stretch of it, and the largest load is least.
+
+Any graph, classes of devices and links that ``Reduced`` can tell. ``linear`` is the same on a path, which bounds the
+search and answers where there is no time for it; ``period`` is what workloads are split with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.place import stages
+from dse.place.ideals import Lattice, ideals
+from dse.place.reduced import Reduced
+from dse.place.split import MODES, SUM
+from dse.place.workload import Floats
+from model.arrays import Ints
+
+PAIRS = 2_000_000
+"""Pairs of ideals between two looks at the clock."""
+MOST_BYTES = 2 << 30
+"""Of ideals and their states together."""
+
+Watch = Callable[[int, int], bool]
+"""Told how much of how much is done, 0 of 0 while ideals are counted; whether to go on."""
+
+
+def _always(_done: int, _of: int) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How devices work. mode: of ``split.MODES``; bandwidth: bytes per unit of time by which copies of a stage keep
+    their weights equal, None: a stage has one device"""
+
+    mode: str = SUM
+    bandwidth: float | None = None
+
+
+ALONE = Rules()
+"""Each stage on one device, which transfers and computes in turn."""
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """value: largest load, inf: no split is better than what was known; stages: class, copies and nodes of each, in
+    order; ideals: how many, 0: not known; complete: whether all of them were looked at; crowded: not, as they are too
+    many"""
+
+    value: float
+    stages: list[tuple[int, int, NDArray[np.intp]]]
+    ideals: int
+    complete: bool
+    crowded: bool = False
+
+
+def best(on: Reduced, rules: Rules = ALONE, under: float = np.inf, watch: Watch = _always) -> Found:
+    """The split with the smallest largest load, if that is less than ``under``."""
+    program = costs(on, rules)
+    of = ideals(len(on), on.edge, _most(on), lambda count: watch(0, 0))
+    if of is None:
+        return Found(np.inf, [], 0, False, crowded=watch(0, 0))
+    table = _table(len(of), len(program.used), under)
+    complete = _swept(program, of, table, watch)
+    return Found(*_read(program, of, table), len(of), complete)
+
+
+def floor(on: Reduced) -> float:
+    """What no split is better than: all work shared without a gap, and the longest node."""
+    weight, work = _weights(on)
+    with np.errstate(invalid="ignore"):
+        shared = work.sum() / (weight * on.counts).sum()
+    usable = on.time[:, on.counts > 0]
+    return float(max(shared, usable.min(axis=1).max(initial=0.0))) if usable.size else 0.0
+
+
+def _swept(on: stages.Costs, of: Lattice, table: stages.Table, watch: Watch) -> bool:
+    walk, at, end = stages.walk(on), 0, len(of) - 1
+    while at < end:
+        at, _ = stages.sweep(on, of, table, walk, at, PAIRS)
+        if at < end and not watch(at, end):
+            return False
+    return True
+
+
+def _read(on: stages.Costs, of: Lattice, table: stages.Table) -> tuple[float, list[tuple[int, int, NDArray[np.intp]]]]:
+    """The value and the stages of the best whole split."""
+    ideal, cell = len(of) - 1, int(np.argmin(table.value[-1]))
+    value, found = float(table.value[ideal, cell]), []
+    while ideal and np.isfinite(value):
+        below, number = int(table.below[ideal, cell]), int(table.stage[ideal, cell])
+        copies, of_class = number // len(on.counts) + 1, number % len(on.counts)
+        found.append((of_class, copies, of.between(below, ideal)))
+        ideal, cell = below, cell - copies * int(on.stride[of_class])
+    return value, found[::-1]
+
+
+def _table(ideals: int, cells: int, under: float) -> stages.Table:
+    value = np.full((ideals, cells), np.inf)
+    value[0, 0] = 0.0
+    below, stage = np.zeros((ideals, cells), dtype=np.int32), np.zeros((ideals, cells), dtype=np.int16)
+    return stages.Table(value, below, stage, np.array([under]))
+
+
+def _most(on: Reduced) -> int:
+    """Ideals that there is memory for: members, hashes and steps while they are found; values of states."""
+    return MOST_BYTES // (2 * (len(on) // 8 + 64) + 14 * int(np.prod(on.counts + 1)))
+
+
+def costs(on: Reduced, rules: Rules) -> stages.Costs:
+    """It, as the kernels want it."""
+    used = np.array(list(product(*[range(count + 1) for count in on.counts])), dtype=np.int32)
+    stride = np.array([np.prod(on.counts[c + 1 :] + 1, dtype=np.int64) for c in range(len(on.counts))], dtype=np.int32)
+    net_ptr, net = _by_node(on)
+    copies = 1 if rules.bandwidth is None else max(1, int(on.counts.max()))
+    return stages.Costs(
+        np.ascontiguousarray(on.time),
+        on.size,
+        np.ascontiguousarray(on.cost),
+        on.source,
+        on.counts,
+        on.memory,
+        np.diff(on.pin_ptr),
+        net_ptr,
+        net,
+        used,
+        stride,
+        *_weights(on),
+        MODES.index(rules.mode),
+        0.0 if rules.bandwidth is None else 1 / rules.bandwidth,
+        copies,
+    )
+
+
+def _by_node(on: Reduced) -> tuple[Ints, Ints]:
+    net = np.repeat(np.arange(len(on.source), dtype=np.int32), np.diff(on.pin_ptr))
+    order = np.argsort(on.pin, kind="stable")
+    pointers = np.concatenate([[0], np.cumsum(np.bincount(on.pin, minlength=len(on)))])
+    return pointers.astype(np.int32), net[order]
+
+
+def _weights(on: Reduced) -> tuple[Floats, Floats]:
+    """Weights of a second of each class, and the least weighted time of each node.
+
+    Devices that do at most T each do at most T times the sum of their weights, whatever the weights are. That is least
+    when a class that is slower by some factor weighs less by it.
+    """
+    there = on.counts > 0
+    on_all = np.isfinite(on.time[:, there]).all(axis=1)
+    total = on.time[on_all].sum(axis=0)
+    fastest = total[there].min(initial=np.inf)
+    weight = np.ones(len(on.counts))
+    if np.isfinite(fastest) and fastest > 0:
+        weight[there] = fastest / total[there]
+    return weight, (on.time[:, there] * weight[there]).min(axis=1, initial=np.inf)

@@ -1,0 +1,65 @@
+"""What methods that place a workload take, and what they give: a split, what it is worth, and how far that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dse.place import split
+from dse.place.workload import Workload
+from model.arrays import Ints
+from runtime.errors import CleaveError
+
+
+def _quiet(_done: int, _of: int, _text: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Options:
+    """mode: of ``split.MODES``; contiguous: whether the split must be; limit_s: time after which the best so far is the
+    answer; watch: told how much of how much is done, and of what"""
+
+    mode: str = split.SUM
+    contiguous: bool = True
+    limit_s: float | None = None
+    seed: int = 0
+    watch: Callable[[int, int, str], None] = _quiet
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A split. device: (n,); value: the objective, by ``split``; bound: nothing is better, as far as the method knows;
+    optimal: of the splits that were asked for; note: what a person should know of it; ideals: where there were any"""
+
+    device: Ints
+    value: float
+    bound: float
+    optimal: bool
+    note: str = ""
+    ideals: int | None = None
+
+
+Method = Callable[[Workload, Options], Placed]
+
+
+def judged(on: Workload, options: Options, device: Ints, bound: float, **more: Any) -> Placed:
+    """A split with its period as ``split`` has it; ``CleaveError`` where it may not be."""
+    found = split.faults(on, device)
+    if found:
+        raise CleaveError(f"the split that this method makes is none that may be: {found[0]}")
+    value = split.period(on, device, options.mode)
+    return Placed(device, value, min(bound, value), value <= bound * (1 + 1e-9), **more)
+
+
+def check(on: Workload, options: Options, contiguous: bool = True) -> None:
+    """``CleaveError`` for a node that no device runs, or where more is asked of a method for ``contiguous`` splits."""
+    if contiguous and not options.contiguous:
+        raise CleaveError("this method finds contiguous splits alone: leave --non-contiguous out, or take another one")
+    nowhere = np.isinf(on.acc)
+    if on.cpus == 0 and nowhere.any():
+        node = on.ids[np.argmax(nowhere)]
+        raise CleaveError(f"node {node} can run nowhere: no accelerator supports it, and there is no CPU")

@@ -1,0 +1,95 @@
+"""``dse place`` for a person and for machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from dse import show
+from dse.place import split
+from dse.place.placed import Placed
+from dse.place.workload import Workload
+
+MOST_DEVICES = 30
+"""Rows of a table; devices without a node are left out anyway."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """All that there is to say of a split. seconds: that it took"""
+
+    on: Workload
+    found: Placed
+    objective: str
+    method: str
+    mode: str
+    seconds: float
+
+    @property
+    def names(self) -> list[str]:
+        """Of devices."""
+        return [f"acc{k}" for k in range(self.on.accelerators)] + [f"cpu{k}" for k in range(self.on.cpus)]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each device."""
+        of = split.load(self.on, self.found.device)
+        nodes = np.bincount(self.found.device[self.on.ids >= 0], minlength=self.on.devices)
+        columns = (self.names, nodes, of.compute, of.into, of.out, of.of(self.mode), of.held)
+        keys = ("device", "nodes", "compute", "in", "out", "load", "memory_bytes")
+        return [
+            dict(zip(keys, (name, int(count), *map(float, rest)), strict=True))
+            for name, count, *rest in zip(*columns, strict=True)
+        ]
+
+
+def body(look: Look) -> dict[str, Any]:
+    """For machines. The split: the device of each node, by its id in the file."""
+    on, found = look.on, look.found
+    return {
+        "workload": on.name,
+        "objective": look.objective,
+        "method": look.method,
+        "mode": look.mode,
+        "value": found.value,
+        "bound": found.bound,
+        "optimal": found.optimal,
+        "contiguous": split.contiguous(on, found.device),
+        "time_s": look.seconds,
+        "ideals": found.ideals,
+        "note": found.note,
+        "devices": look.rows,
+        "split": {str(i): look.names[d] for i, d in zip(on.ids.tolist(), found.device.tolist(), strict=True) if i >= 0},
+    }
+
+
+def placed(console: Console, look: Look) -> None:
+    """For a person: what it is worth, and the devices that have something."""
+    on, found = look.on, look.found
+    kind = "contiguous" if split.contiguous(on, found.device) else "not contiguous"
+    show.line(console, f"{on.name}: {(on.ids >= 0).sum()} nodes, {on.accelerators} accelerators, {on.cpus} CPUs")
+    show.line(console, f"{look.objective} {found.value:.6g} ms, {kind}, {_known(found)}")
+    if found.note:
+        show.line(console, found.note)
+    ideals = "" if found.ideals is None else f", {found.ideals:,} ideals"
+    show.line(console, f"{look.method} in {look.seconds:.2f} s{ideals}")
+    used = [row for row in look.rows if row["nodes"]]
+    headers = ["device", "nodes", "compute ms", "in ms", "out ms", "load ms", "memory MB"]
+    console.print(show.table(headers, [_row(row) for row in used[:MOST_DEVICES]]))
+    if len(used) > MOST_DEVICES:
+        show.line(console, f"and {len(used) - MOST_DEVICES} more devices (--json has them all)")
+
+
+def _known(found: Placed) -> str:
+    if found.optimal:
+        return "optimal"
+    gap = found.value / found.bound - 1 if found.bound > 0 else float("inf")
+    return f"at most {100 * gap:.3g} % more than the best: none is under {found.bound:.6g} ms"
+
+
+def _row(row: dict[str, Any]) -> list[str]:
+    times = [f"{row[key]:.4g}" for key in ("compute", "in", "out", "load")]
+    return [row["device"], str(row["nodes"]), *times, f"{row['memory_bytes'] / 1e6:.1f}"]

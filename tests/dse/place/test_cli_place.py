@@ -1,0 +1,104 @@
+"""``dse place``: what it prints, for a person and for machines, and what it says of bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dse.place import split
+from dse.place.methods import METHODS, PERIOD
+from dse.place.workload import Workload
+from tests.command import done, dse
+
+HEAD = {"maxSizePerFPGA": 30, "maxFPGAs": 2, "maxCPUs": 1}
+NODES = [{"id": 10 * k, "supportedOnFpga": 1, "fpgaLatency": 4, "cpuLatency": 9, "size": 5} for k in range(1, 7)]
+EDGES = [{"sourceId": 10 * k, "destId": 10 * k + 10, "cost": 1} for k in range(1, 6)]
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    file = folder / "chain.json"
+    file.write_text(json.dumps({**HEAD, "nodes": NODES, "edges": EDGES} | changes))
+    return file
+
+
+def test_json_says_all_there_is(tmp_path: Path) -> None:
+    file = written(tmp_path)
+    body = json.loads(done("place", "--workload", file, "--json"))
+    assert {"value", "bound", "optimal", "time_s", "ideals", "method", "split", "devices"} <= set(body)
+    on, names = Workload.from_file(file), ["acc0", "acc1", "cpu0"]
+    device = np.array([names.index(body["split"][str(i)]) for i in on.ids])
+    assert body["value"] == body["bound"] == split.period(on, device) == 13
+    assert body["optimal"] is True
+    assert body["contiguous"] is True
+    assert body["ideals"] == 7
+    assert body["method"] == "dp"
+    assert [row["device"] for row in body["devices"]] == names
+    assert max(row["load"] for row in body["devices"]) == 13
+    assert sum(row["nodes"] for row in body["devices"]) == 6
+
+
+@pytest.mark.parametrize("method", METHODS[PERIOD])
+def test_every_method_can_be_asked_for(tmp_path: Path, method: str) -> None:
+    body = json.loads(done("place", "--workload", written(tmp_path), "--method", method, "--json"))
+    assert body["method"] == method
+    assert len(body["split"]) == 6
+    assert body["bound"] <= body["value"]
+
+
+@pytest.mark.parametrize(("mode", "value"), [("sum", 17), ("overlap", 10), ("duplex", 8)])
+def test_modes_are_told_apart(tmp_path: Path, mode: str, value: float) -> None:
+    file = written(tmp_path, maxFPGAs=3, maxCPUs=0, edges=[edge | {"cost": 5} for edge in EDGES])
+    body = json.loads(done("place", "--workload", file, "--mode", mode, "--json"))
+    assert body["mode"] == mode
+    assert body["value"] == value
+
+
+def test_a_table_is_for_a_person(tmp_path: Path) -> None:
+    text = done("place", "--workload", written(tmp_path))
+    assert "period 13 ms, contiguous, optimal" in text
+    assert "acc1" in text
+    text = done("place", "--workload", written(tmp_path), "--method", "greedy")
+    assert "more than the best: none is under" in text
+    assert "cpu0" not in text
+
+
+def test_the_same_can_be_kept(tmp_path: Path) -> None:
+    out = tmp_path / "split.json"
+    shown = json.loads(done("place", "--workload", written(tmp_path), "--json", "--out", out))
+    assert json.loads(out.read_text()) == shown
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["chain.json", "split.json"]
+
+
+def test_nodes_that_stand_for_edges_are_not_shown(tmp_path: Path) -> None:
+    edges = [*EDGES, {"sourceId": 10, "destId": 30, "cost": 3}]
+    body = json.loads(done("place", "--workload", written(tmp_path, edges=edges), "--json"))
+    assert sorted(body["split"]) == sorted(str(node["id"]) for node in NODES)
+    assert sum(row["nodes"] for row in body["devices"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--method", "magic"], "--method magic: must be one of dp, dpl"),
+        (["--mode", "magic"], "--mode magic: must be one of sum, overlap, duplex"),
+        (["--objective", "magic"], "--objective magic: must be one of period"),
+        (["--non-contiguous"], "contiguous splits alone"),
+    ],
+)
+def test_what_cannot_be_is_told(tmp_path: Path, words: list[str], said: str) -> None:
+    found = dse("place", "--workload", written(tmp_path), *words)
+    assert found.code == 2
+    assert said in found.sentences[0]
+    assert not found.out
+
+
+def test_a_workload_that_cannot_be_split_is_told(tmp_path: Path) -> None:
+    found = dse("place", "--workload", written(tmp_path, maxCPUs=0, maxSizePerFPGA=4))
+    assert found.code == 2
+    assert "too little memory" in found.sentences[0]
+    found = dse("place", "--workload", tmp_path / "none.json")
+    assert "there is no such workload" in found.sentences[0]
