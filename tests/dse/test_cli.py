@@ -440,7 +440,7 @@ def test_json_of_every_command_parses(here: Path) -> None:
 
 def test_help_of_every_command_is_there() -> None:
     commands = re.findall(r"^  (\w+) ", done("--help").partition("Commands:")[2], re.MULTILINE)
-    assert len(commands) == 13
+    assert len(commands) == 14
     for command in commands:
         assert f"dse {command} " in done(command, "-h").replace("Usage: root", "dse")
 
