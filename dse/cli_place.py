@@ -40,6 +40,10 @@ def place(
     time_limit: Annotated[
         float | None, typer.Option("--time-limit", min=0, metavar="S", help="Seconds; then the best so far is given")
     ] = None,
+    bandwidth: Annotated[
+        float | None,
+        typer.Option("--replicate", min=1e-9, metavar="BYTES", help="Devices may share a part: bytes/ms between them"),
+    ] = None,
     seed: SeedOption = 0,
     out: Annotated[Path | None, typer.Option("--out", help="Write the JSON here, too")] = None,
     as_json: JsonOption = False,
@@ -51,8 +55,9 @@ def place(
     on = Workload.from_file(workload)
     begin = time.monotonic()
     with ExitStack() as stack:
-        found = methods[name](on, Options(mode, not non_contiguous, time_limit, seed, _bar(stack, name)))
-    look = Look(on, found, objective, name, mode, time.monotonic() - begin)
+        options = Options(mode, not non_contiguous, time_limit, seed, _bar(stack, name), bandwidth)
+        found = methods[name](on, options)
+    look = Look(on, found, objective, name, options, time.monotonic() - begin)
     body = show_placed.body(look)
     if out:
         save_text(str(out), json.dumps(body, indent=1) + "\n")

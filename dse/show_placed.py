@@ -10,7 +10,7 @@ from rich.console import Console
 
 from dse import show
 from dse.place import split
-from dse.place.placed import Placed
+from dse.place.placed import Options, Placed
 from dse.place.workload import Workload
 
 MOST_DEVICES = 30
@@ -19,13 +19,13 @@ MOST_DEVICES = 30
 
 @dataclass(frozen=True)
 class Look:
-    """All that there is to say of a split. seconds: that it took"""
+    """All that there is to say of a split. options: that were asked for; seconds: that it took"""
 
     on: Workload
     found: Placed
     objective: str
     method: str
-    mode: str
+    options: Options
     seconds: float
 
     @property
@@ -38,22 +38,27 @@ class Look:
         """A row for each device."""
         of = split.load(self.on, self.found.device)
         nodes = np.bincount(self.found.device[self.on.ids >= 0], minlength=self.on.devices)
-        columns = (self.names, nodes, of.compute, of.into, of.out, of.of(self.mode), of.held)
-        keys = ("device", "nodes", "compute", "in", "out", "load", "memory_bytes")
+        copies = np.ones(self.on.devices, dtype=np.int32) if self.found.copies is None else self.found.copies
+        load = of.shared(self.options.mode, copies, self.options.bandwidth)
+        columns = (self.names, nodes, copies, of.compute, of.into, of.out, load, of.held)
+        keys = ("device", "nodes", "copies", "compute", "in", "out", "load", "memory_bytes")
         return [
-            dict(zip(keys, (name, int(count), *map(float, rest)), strict=True))
-            for name, count, *rest in zip(*columns, strict=True)
+            dict(zip(keys, row, strict=True)) for row in zip(*[np.asarray(c).tolist() for c in columns], strict=True)
         ]
 
 
 def body(look: Look) -> dict[str, Any]:
-    """For machines. The split: the device of each node, by its id in the file."""
+    """For machines. The split: the device of each node, by its id in the file; the first of them, where some share it.
+
+    Of a device, ``copies``: how many have its nodes, that and the next ones; all else is as if it had them alone, but
+    for the load, which is by sample.
+    """
     on, found = look.on, look.found
     return {
         "workload": on.name,
         "objective": look.objective,
         "method": look.method,
-        "mode": look.mode,
+        "mode": look.options.mode,
         "value": found.value,
         "bound": found.bound,
         "optimal": found.optimal,
@@ -92,4 +97,5 @@ def _known(found: Placed) -> str:
 
 def _row(row: dict[str, Any]) -> list[str]:
     times = [f"{row[key]:.4g}" for key in ("compute", "in", "out", "load")]
-    return [row["device"], str(row["nodes"]), *times, f"{row['memory_bytes'] / 1e6:.1f}"]
+    shared = f" ×{row['copies']}" if row["copies"] > 1 else ""
+    return [row["device"] + shared, str(row["nodes"]), *times, f"{row['memory_bytes'] / 1e6:.1f}"]

@@ -10,7 +10,7 @@ import time
 import numpy as np
 
 from dse.place.linear import branchings, linearised
-from dse.place.pipeline import Found, Rules, Watch, best, floor
+from dse.place.pipeline import ALONE, Found, Rules, Watch, best, floor
 from dse.place.placed import Options, Placed, check, judged
 from dse.place.reduced import Reduction, contracted, reductions
 from dse.place.workload import Workload
@@ -24,27 +24,29 @@ MANY = "there are too many ideals to search them all: the answer of the linearis
 def dp(on: Workload, options: Options) -> Placed:
     """The best contiguous split; after the time limit, or where there are too many ideals, the best so far."""
     check(on, options)
-    rules, watch, under = Rules(options.mode), _watch(options), np.inf
+    rules, watch, under = Rules(options.mode, options.bandwidth), _watch(options), np.inf
     answers, bounds, note = [], [], ""
     for of in reductions(on):
         line = linearised(of.on, rules, under)
         whole = best(of.on, rules, min(under, line.value), watch)
         under = min(under, line.value, whole.value)
         answers += [(of, line), (of, whole)]
-        bounds.append(under if whole.complete else floor(of.on))
+        bounds.append(under if whole.complete else floor(of.on, rules))
         if not whole.complete:
             note = MANY if whole.crowded else STOPPED
     of, found = min(answers, key=lambda answer: answer[1].value)
-    count = answers[1][1].ideals
-    return judged(on, options, device(of, found), min(bounds), note=note, ideals=count or None)
+    at, copies = stages_of(of, found)
+    return judged(on, options, at, min(bounds), note=note, ideals=answers[1][1].ideals or None, copies=copies)
 
 
 def dpl(on: Workload, options: Options) -> Placed:
     """The best contiguous split in which nodes follow one another depth first."""
     check(on, options)
-    answers = [(of, linearised(of.on, Rules(options.mode))) for of in reductions(on)]
+    rules = Rules(options.mode, options.bandwidth)
+    answers = [(of, linearised(of.on, rules)) for of in reductions(on)]
     of, found = min(answers, key=lambda answer: answer[1].value)
-    return judged(on, options, device(of, found), floor_of(on))
+    at, copies = stages_of(of, found)
+    return judged(on, options, at, floor_of(on, rules), copies=copies)
 
 
 def pipedream(on: Workload, options: Options) -> Placed:
@@ -52,24 +54,32 @@ def pipedream(on: Workload, options: Options) -> Placed:
     check(on, options)
     first = reductions(on)[0]
     path = contracted(on, branchings(first.on)[first.part], on.edge[:0])
-    return judged(on, options, device(path, linearised(path.on, Rules(options.mode))), floor_of(on))
+    rules = Rules(options.mode, options.bandwidth)
+    at, copies = stages_of(path, linearised(path.on, rules))
+    return judged(on, options, at, floor_of(on, rules), copies=copies)
 
 
-def floor_of(on: Workload) -> float:
+def floor_of(on: Workload, rules: Rules = ALONE) -> float:
     """What no contiguous split is better than."""
-    return min(floor(of.on) for of in reductions(on))
+    return min(floor(of.on, rules) for of in reductions(on))
 
 
-def device(of: Reduction, found: Found) -> Ints:
-    """(n,) devices of a workload's nodes; ``CleaveError`` where nothing was found."""
+def stages_of(of: Reduction, found: Found) -> tuple[Ints, Ints | None]:
+    """(n,) first device of each of a workload's nodes, and (devices,) how many share its part, None: nowhere any do.
+
+    ``CleaveError`` where nothing was found.
+    """
+    if found.crowded:
+        raise CleaveError(f"the graph is too large: {len(of.on):,} nodes that could be apart")
     if not np.isfinite(found.value):
         raise CleaveError("no contiguous split was found that fits: accelerators have too little memory")
     free = (np.cumsum(of.on.counts) - of.on.counts).tolist()
-    at = np.empty(len(of.on), dtype=np.int32)
+    at, shared_by = np.empty(len(of.on), dtype=np.int32), np.ones(int(of.on.counts.sum()), dtype=np.int32)
     for kind, copies, nodes in found.stages:
         at[nodes] = free[kind]
+        shared_by[free[kind]] = copies
         free[kind] += copies
-    return at[of.part]
+    return at[of.part], shared_by if (shared_by > 1).any() else None
 
 
 def _watch(options: Options) -> Watch:

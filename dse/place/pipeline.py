@@ -62,7 +62,7 @@ class Found:
 def best(on: Reduced, rules: Rules = ALONE, under: float = np.inf, watch: Watch = _always) -> Found:
     """The split with the smallest largest load, if that is less than ``under``."""
     program = costs(on, rules)
-    of = ideals(len(on), on.edge, _most(on), lambda count: watch(0, 0))
+    of = ideals(len(on), on.edge, _most(on), lambda _: watch(0, 0))
     if of is None:
         return Found(np.inf, [], 0, False, crowded=watch(0, 0))
     table = _table(len(of), len(program.used), under)
@@ -70,13 +70,14 @@ def best(on: Reduced, rules: Rules = ALONE, under: float = np.inf, watch: Watch 
     return Found(*_read(program, of, table), len(of), complete)
 
 
-def floor(on: Reduced) -> float:
+def floor(on: Reduced, rules: Rules = ALONE) -> float:
     """What no split is better than: all work shared without a gap, and the longest node."""
     weight, work = _weights(on)
     with np.errstate(invalid="ignore"):
         shared = work.sum() / (weight * on.counts).sum()
-    usable = on.time[:, on.counts > 0]
-    return float(max(shared, usable.min(axis=1).max(initial=0.0))) if usable.size else 0.0
+    copies = 1 if rules.bandwidth is None else on.counts
+    longest = np.where(on.counts > 0, on.time / np.maximum(1, copies), np.inf).min(axis=1, initial=np.inf)
+    return float(max(shared, longest.max(initial=0.0)))
 
 
 def _swept(on: stages.Costs, of: Lattice, table: stages.Table, watch: Watch) -> bool:

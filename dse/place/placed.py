@@ -21,19 +21,21 @@ def _quiet(_done: int, _of: int, _text: str) -> None:
 @dataclass(frozen=True)
 class Options:
     """mode: of ``split.MODES``; contiguous: whether the split must be; limit_s: time after which the best so far is the
-    answer; watch: told how much of how much is done, and of what"""
+    answer; watch: told how much of how much is done, and of what; bandwidth: see ``pipeline.Rules``"""
 
     mode: str = split.SUM
     contiguous: bool = True
     limit_s: float | None = None
     seed: int = 0
     watch: Callable[[int, int, str], None] = _quiet
+    bandwidth: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Placed:
     """A split. device: (n,); value: the objective, by ``split``; bound: nothing is better, as far as the method knows;
-    optimal: of the splits that were asked for; note: what a person should know of it; ideals: where there were any"""
+    optimal: of the splits that were asked for; note: what a person should know of it; ideals: where there were any;
+    copies: (devices,) how many share the part of a device, that and the next ones, None: each is alone"""
 
     device: Ints
     value: float
@@ -41,17 +43,21 @@ class Placed:
     optimal: bool
     note: str = ""
     ideals: int | None = None
+    copies: Ints | None = None
 
 
 Method = Callable[[Workload, Options], Placed]
 
 
 def judged(on: Workload, options: Options, device: Ints, bound: float, **more: Any) -> Placed:
-    """A split with its period as ``split`` has it; ``CleaveError`` where it may not be."""
+    """A split with its period as ``split`` has it; ``CleaveError`` where it may not be.
+
+    more: other fields of ``Placed``
+    """
     found = split.faults(on, device)
     if found:
         raise CleaveError(f"the split that this method makes is none that may be: {found[0]}")
-    value = split.period(on, device, options.mode)
+    value = float(split.load(on, device).shared(options.mode, more.get("copies"), options.bandwidth).max())
     return Placed(device, value, min(bound, value), value <= bound * (1 + 1e-9), **more)
 
 

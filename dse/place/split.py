@@ -35,6 +35,17 @@ class Load:
         moves = [self.into + self.out] if mode == OVERLAP else [self.into, self.out]
         return np.maximum.reduce([self.compute, *moves])
 
+    def shared(self, mode: str, copies: Ints | None, bandwidth: float | None) -> Floats:
+        """(devices,) time for one sample where so many devices share a device's part and keep their weights equal.
+
+        Appendix C.2: each has its share of the samples; of ``copies`` devices each sends and receives so much of its
+        bytes, at ``bandwidth`` bytes per unit of time, in turn with the rest (``SUM``) or meanwhile.
+        """
+        if copies is None or bandwidth is None:
+            return self.of(mode)
+        share, wait = self.of(mode) / copies, (copies - 1) * self.held / (copies * bandwidth)
+        return share + wait if mode == SUM else np.maximum(share, wait)
+
 
 def load(on: Workload, device: Ints) -> Load:
     """Of a split: ``(n,)`` device of each node, accelerators first. CPUs pay nothing for transfers."""

@@ -17,11 +17,30 @@ def all_splits(on: Workload) -> np.ndarray:
 
 def values(on: Workload, device: np.ndarray, mode: str) -> np.ndarray:
     """(splits,) periods; inf where a split may not be."""
-    worst = np.zeros(len(device))
+    return loads(on, device, mode).max(axis=1)
+
+
+def shared_values(on: Workload, device: np.ndarray, mode: str, bandwidth: float) -> np.ndarray:
+    """(splits,) periods where devices of a kind that have nothing may share the part of one that has."""
+    alone, used, best = loads(on, device, mode), np.stack([(device == d).any(axis=1) for d in range(on.devices)], 1), []
+    held = np.stack([(device == d) @ on.size for d in range(on.devices)], axis=1)
+    kind = np.arange(on.devices) >= on.accelerators
+    most = np.where(kind, on.cpus, on.accelerators)
+    for copies in map(np.array, product(*[range(1, count + 1) for count in most])):
+        wait = (copies - 1) * held / copies / bandwidth
+        each = alone / copies + wait if mode == "sum" else np.maximum(alone / copies, wait)
+        fits = [(used * copies)[:, kind == which].sum(axis=1) <= (kind == which).sum() for which in (False, True)]
+        best.append(np.where(fits[0] & fits[1], np.where(used, each, 0.0).max(axis=1), np.inf))
+    return np.min(best, axis=0)
+
+
+def loads(on: Workload, device: np.ndarray, mode: str) -> np.ndarray:
+    """(splits, devices) what each is busy with; inf where it may not be."""
+    found = []
     for d in range(on.devices):
         here = device == d
         if d >= on.accelerators:
-            worst = np.maximum(worst, here @ on.cpu)
+            found.append(here @ on.cpu)
             continue
         compute = np.where(here, on.acc, 0.0).sum(axis=1)
         into, out = transfers(on, here)
@@ -30,8 +49,8 @@ def values(on: Workload, device: np.ndarray, mode: str) -> np.ndarray:
             "overlap": np.maximum(compute, into + out),
             "duplex": np.maximum(np.maximum(compute, into), out),
         }[mode]
-        worst = np.maximum(worst, np.where(here @ on.size > on.memory, np.inf, load))
-    return worst
+        found.append(np.where(here @ on.size > on.memory, np.inf, load))
+    return np.stack(found, axis=1)
 
 
 def transfers(on: Workload, here: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -64,7 +83,8 @@ def pipelines(on: Workload, device: np.ndarray) -> np.ndarray:
     return without_cycle(on, device, ways[0]) | without_cycle(on, device, ways[1])
 
 
-def best_pipeline(on: Workload, mode: str) -> float:
-    """The least period of a pipeline, inf: there is none."""
+def best_pipeline(on: Workload, mode: str, bandwidth: float | None = None) -> float:
+    """The least period of a pipeline, inf: there is none. bandwidth: devices may share a part"""
     device = all_splits(on)
-    return float(np.where(pipelines(on, device), values(on, device, mode), np.inf).min())
+    worth = values(on, device, mode) if bandwidth is None else shared_values(on, device, mode, bandwidth)
+    return float(np.where(pipelines(on, device), worth, np.inf).min())

@@ -57,6 +57,14 @@ def test_modes_are_told_apart(tmp_path: Path, mode: str, value: float) -> None:
     assert body["value"] == value
 
 
+def test_devices_may_share_a_part(tmp_path: Path) -> None:
+    words = ("place", "--workload", written(tmp_path), "--replicate", "1e9")
+    body = json.loads(done(*words, "--json"))
+    assert body["value"] == pytest.approx(10.5)
+    assert [row["copies"] for row in body["devices"]] == [2, 1, 1]
+    assert "acc0 ×2" in done(*words)
+
+
 def test_a_table_is_for_a_person(tmp_path: Path) -> None:
     text = done("place", "--workload", written(tmp_path))
     assert "period 13 ms, contiguous, optimal" in text

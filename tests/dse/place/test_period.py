@@ -22,21 +22,33 @@ from tests.dse.place import brute, small
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-def placed(method: Method, on: Workload, mode: str = split.SUM) -> Placed | None:
+def placed(method: Method, on: Workload, mode: str = split.SUM, bandwidth: float | None = None) -> Placed | None:
     """What a method finds, and none where it says that there is nothing; it is what it says."""
     try:
-        found = method(on, Options(mode))
+        found = method(on, Options(mode, bandwidth=bandwidth))
     except CleaveError:
         return None
     assert split.faults(on, found.device) == []
-    assert found.value == split.period(on, found.device, mode)
+    if found.copies is None:
+        assert found.value == split.period(on, found.device, mode)
+    else:
+        check_shares(on, found)
     assert found.bound <= found.value
     return found
 
 
-def check_best(on: Workload, mode: str) -> None:
+def check_shares(on: Workload, found: Placed) -> None:
+    """Devices that share another's part have none of their own, and are of its kind."""
+    assert found.copies is not None
+    for first in np.flatnonzero(found.copies > 1):
+        others = range(first + 1, first + found.copies[first])
+        assert not np.isin(found.device, others).any()
+        assert others[-1] < (on.accelerators if first < on.accelerators else on.devices)
+
+
+def check_best(on: Workload, mode: str, bandwidth: float | None = None) -> None:
     """The program finds what brute force finds."""
-    best, found = brute.best_pipeline(on, mode), placed(dp, on, mode)
+    best, found = brute.best_pipeline(on, mode, bandwidth), placed(dp, on, mode, bandwidth)
     if found is None:
         assert best == np.inf
     else:
@@ -55,6 +67,12 @@ def test_inference_is_split_as_well_as_can_be(seed: int, mode: str, whole: bool)
 @given(SEEDS, st.sampled_from(MODES), st.booleans())
 def test_training_is_split_as_well_as_can_be(seed: int, mode: str, whole: bool) -> None:
     check_best(small.workload(seed, nodes=5, training=True, whole=whole), mode)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(SEEDS, st.sampled_from(MODES), st.booleans(), st.sampled_from((0.3, 2.0, 1e6)))
+def test_parts_are_shared_as_well_as_can_be(seed: int, mode: str, training: bool, bandwidth: float) -> None:
+    check_best(small.workload(seed, nodes=5, training=training), mode, bandwidth)
 
 
 def test_the_small_workloads_are_of_all_kinds() -> None:

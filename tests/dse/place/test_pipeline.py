@@ -1,0 +1,127 @@
+"""Pipelines over classes of devices of different speed, links and memory: those of brute force."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dse.place.linear import along, branchings, linearised
+from dse.place.pipeline import Rules, best, floor
+from dse.place.reduced import Reduced
+from dse.place.split import MODES
+
+
+def cluster(seed: int) -> Reduced:
+    """A random graph on three classes of devices; a net's source may be any node of it."""
+    rng = np.random.default_rng(seed)
+    n, counts = int(rng.integers(1, 6)), rng.integers(0, 3, 3)
+    counts[0] += counts.sum() == 0
+    edge = [(a, b) for b in range(n) for a in range(b) if rng.random() < 0.4]
+    nets = [rng.permutation(n)[: rng.integers(2, n + 1)] for _ in range(rng.integers(0, 6))] if n > 1 else []
+    time = rng.integers(1, 9, (n, 1)) * rng.integers(1, 4, 3) * 1.0
+    time[rng.random((n, 3)) < 0.1] = np.inf
+    memory = np.where(rng.random(3) < 0.5, np.inf, rng.integers(4, 20, 3))
+    return Reduced(
+        np.array(edge, dtype=np.int32).reshape(-1, 2),
+        time,
+        rng.integers(0, 6, n) * 1.0,
+        rng.integers(0, 5, (len(nets), 3)) * 1.0,
+        np.array([net[0] for net in nets], dtype=np.int32),
+        np.cumsum([0, *[len(net) for net in nets]], dtype=np.int32),
+        np.array([pin for net in nets for pin in net], dtype=np.int32),
+        counts.astype(np.int32),
+        memory,
+    )
+
+
+def kinds(on: Reduced) -> list[int]:
+    """Class of each device."""
+    return np.repeat(np.arange(3), on.counts).tolist()
+
+
+def load(on: Reduced, nodes: set[int], kind: int, mode: str) -> float:
+    """Of a device that has these nodes."""
+    here = sorted(nodes)
+    if on.size[here].sum() > on.memory[kind]:
+        return np.inf
+    compute, into, out = on.time[here, kind].sum(), 0.0, 0.0
+    for net in range(len(on.source)):
+        pins = set(on.pin[on.pin_ptr[net] : on.pin_ptr[net + 1]].tolist())
+        if pins & nodes and pins - nodes:
+            if on.source[net] in nodes:
+                out += on.cost[net, kind]
+            else:
+                into += on.cost[net, kind]
+    return {"sum": compute + into + out, "overlap": max(compute, into + out), "duplex": max(compute, into, out)}[mode]
+
+
+def brute(on: Reduced, mode: str) -> float:
+    """Over all orders of all devices, and all ways to cut them from the front."""
+    kind, least = kinds(on), np.inf
+    for place in product(range(len(kind)), repeat=len(on)):
+        if any(in_order(on, place, order) for order in permutations(sorted(set(place)))):
+            parts = {d: {v for v in range(len(on)) if place[v] == d} for d in set(place)}
+            least = min(least, max(load(on, nodes, kind[d], mode) for d, nodes in parts.items()))
+    return float(least)
+
+
+def in_order(on: Reduced, place: tuple[int, ...], order: tuple[int, ...]) -> bool:
+    return all(order.index(place[a]) <= order.index(place[b]) for a, b in on.edge.tolist())
+
+
+def small(seed: int) -> Reduced:
+    """With few enough splits."""
+    on = cluster(seed)
+    while int(on.counts.sum()) ** len(on) > 300:
+        on = replace(on, counts=np.maximum(on.counts - (np.arange(3) == np.argmax(on.counts)), 0).astype(np.int32))
+    return on
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(MODES))
+def test_the_best_pipeline_is_that_of_brute_force(seed: int, mode: str) -> None:
+    on = small(seed)
+    found, value = best(on, Rules(mode)), brute(on, mode)
+    assert found.complete
+    assert found.value == pytest.approx(value)
+    assert floor(on) <= value * (1 + 1e-9)
+    if np.isfinite(value):
+        assert sorted(v for _, _, nodes in found.stages for v in nodes.tolist()) == list(range(len(on)))
+        loads = [load(on, set(nodes.tolist()), kind, mode) for kind, _, nodes in found.stages]
+        assert max(loads) == pytest.approx(value)
+        assert (np.bincount([kind for kind, _, _ in found.stages], minlength=3) <= on.counts).all()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(MODES), st.floats(0.5, 2))
+def test_a_bound_hides_what_is_not_better_and_nothing_else(seed: int, mode: str, factor: float) -> None:
+    on = small(seed)
+    free = best(on, Rules(mode))
+    bounded = best(on, Rules(mode), under=free.value * factor)
+    assert bounded.complete
+    assert bounded.value == (free.value if factor > 1 and np.isfinite(free.value) else np.inf)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(MODES))
+def test_an_order_is_a_pipeline_of_the_graph(seed: int, mode: str) -> None:
+    on = small(seed)
+    value = best(on, Rules(mode)).value
+    for found in (linearised(on, Rules(mode)), along(on, np.arange(len(on), dtype=np.int32), Rules(mode))):
+        assert found.value >= value * (1 - 1e-9)
+        if np.isfinite(found.value):
+            loads = [load(on, set(nodes.tolist()), kind, mode) for kind, _, nodes in found.stages]
+            assert max(loads) == pytest.approx(found.value)
+
+
+def test_branches_are_one_and_what_all_pass_is_by_itself() -> None:
+    edge = np.array([(0, 1), (1, 2), (1, 3), (2, 4), (3, 4), (4, 5), (4, 6)], dtype=np.int32)
+    on = Reduced(
+        edge, np.ones((7, 1)), np.ones(7), *[np.zeros((0, 1))], *[np.zeros(0, dtype=np.int32)] * 3, *[np.ones(1)] * 2
+    )
+    assert branchings(on).tolist() == [0, 1, 2, 2, 3, 4, 4]
