@@ -31,7 +31,7 @@ def dp(on: Workload, options: Options) -> Placed:
         whole = best(of.on, rules, min(under, line.value), watch)
         under = min(under, line.value, whole.value)
         answers += [(of, line), (of, whole)]
-        bounds.append(under if whole.complete else floor(of.on, rules))
+        bounds.append(whole.bound)
         if not whole.complete:
             note = MANY if whole.crowded else STOPPED
     of, found = min(answers, key=lambda answer: answer[1].value)

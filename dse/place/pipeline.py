@@ -6,7 +6,7 @@ search and answers where there is no time for it; ``period`` is what workloads a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
@@ -22,6 +22,8 @@ from model.arrays import Ints
 
 PAIRS = 2_000_000
 """Pairs of ideals between two looks at the clock."""
+PARTS = (0.5, 0.75, 0.875, 0.9375)
+"""Of the way from what no split is better than to what is known: where searches stop one after the other."""
 MOST_BYTES = 2 << 30
 """Of ideals and their states together."""
 
@@ -48,11 +50,12 @@ ALONE = Rules()
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """value: largest load, inf: no split is better than what was known; stages: class, copies and nodes of each, in
-    order; ideals: how many, 0: not known; complete: whether all of them were looked at; crowded: not, as they are too
-    many"""
+    """value: largest load, inf: no split was found that is better than what was known; bound: none is better than that;
+    stages: class, copies and nodes of each, in order; ideals: how many, 0: not known; complete: whether all of them
+    were looked at; crowded: not, as they are too many"""
 
     value: float
+    bound: float
     stages: list[tuple[int, int, NDArray[np.intp]]]
     ideals: int
     complete: bool
@@ -62,12 +65,28 @@ class Found:
 def best(on: Reduced, rules: Rules = ALONE, under: float = np.inf, watch: Watch = _always) -> Found:
     """The split with the smallest largest load, if that is less than ``under``."""
     program = costs(on, rules)
-    of = ideals(len(on), on.edge, _most(on), lambda _: watch(0, 0))
+    of = ideals(len(on), on.edge, _most(on, rules), lambda _: watch(0, 0))
     if of is None:
-        return Found(np.inf, [], 0, False, crowded=watch(0, 0))
-    table = _table(len(of), len(program.used), under)
-    complete = _swept(program, of, table, watch)
-    return Found(*_read(program, of, table), len(of), complete)
+        return Found(np.inf, min(floor(on, rules), under), [], 0, False, crowded=watch(0, 0))
+    bound = min(floor(on, rules), under)
+    for limit in _limits(bound, under):
+        table = _table(len(of), len(program.used), limit)
+        complete = _swept(program, of, table, watch)
+        value, found = _read(program, of, table)
+        bound = min(value, limit) if complete else bound
+        if found or not complete:
+            break
+    return Found(value, bound, found, len(of), complete)
+
+
+def _limits(bound: float, under: float) -> Iterator[float]:
+    """Values that a search is to stay under, one after the other until something is found.
+
+    The nearer to the best value it is, the less there is to search; and where nothing is found, it is a bound.
+    """
+    for part in PARTS:
+        yield bound + part * (under - bound) if np.isfinite(under) else bound / (1 - part)
+    yield under
 
 
 def floor(on: Reduced, rules: Rules = ALONE) -> float:
@@ -108,23 +127,30 @@ def _table(ideals: int, cells: int, under: float) -> stages.Table:
     return stages.Table(value, below, stage, np.array([under]))
 
 
-def _most(on: Reduced) -> int:
+def _most(on: Reduced, rules: Rules) -> int:
     """Ideals that there is memory for: members, hashes and steps while they are found; values of states."""
-    return MOST_BYTES // (2 * (len(on) // 8 + 64) + 14 * int(np.prod(on.counts + 1)))
+    cells = int(np.prod(_counts(on, rules) + 1, dtype=np.int64))
+    return MOST_BYTES // (2 * (len(on) // 8 + 64) + 14 * cells)
+
+
+def _counts(on: Reduced, rules: Rules) -> Ints:
+    """Devices of each class that can be of use."""
+    return on.counts if rules.bandwidth else np.minimum(on.counts, len(on)).astype(np.int32)
 
 
 def costs(on: Reduced, rules: Rules) -> stages.Costs:
     """It, as the kernels want it."""
-    used = np.array(list(product(*[range(count + 1) for count in on.counts])), dtype=np.int32)
-    stride = np.array([np.prod(on.counts[c + 1 :] + 1, dtype=np.int64) for c in range(len(on.counts))], dtype=np.int32)
+    counts = _counts(on, rules)
+    used = np.array(list(product(*[range(count + 1) for count in counts])), dtype=np.int32)
+    stride = np.array([np.prod(counts[c + 1 :] + 1, dtype=np.int64) for c in range(len(counts))], dtype=np.int32)
     net_ptr, net = _by_node(on)
-    copies = 1 if rules.bandwidth is None else max(1, int(on.counts.max()))
+    copies = 1 if rules.bandwidth is None else max(1, int(counts.max()))
     return stages.Costs(
         np.ascontiguousarray(on.time),
         on.size,
         np.ascontiguousarray(on.cost),
         on.source,
-        on.counts,
+        counts,
         on.memory,
         np.diff(on.pin_ptr),
         net_ptr,

@@ -2,11 +2,11 @@
 
     python tests/reference/placement.py [--all] [NAME ...]
 
-Workloads and values are those of ``$DSE_REFERENCE/dnn-partitioning``; a name is part of a file's. Prints for each its
-nodes and ideals, our value and the known one, how far they are apart, seconds from the parsed file to the split, and
-what the authors' program took (in their paper, on their machine). ``--all``: the other methods, too, each with what it
-is above the optimum and, in brackets, the paper's value for it. Fails where a value is more than 1e-6 off, or is not
-proven.
+Workloads and values are those of ``$DSE_REFERENCE/dnn-partitioning``, those for latency, too, where accelerators have
+so little memory that it decides (``tight``); a name is part of a workload's. Prints for each its nodes and ideals, our
+value and the known one, how far they are apart, seconds from the parsed file to the split, and what the authors'
+program took (in their paper, on their machine). ``--all``: the other methods, too, each with what it is above the
+optimum and, in brackets, the paper's value for it. Fails where a value is more than 1e-6 off, or is not proven.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ PAPER = {"dp": "dp", "dpl": "dpl", "local-search": "local_search", "pipedream": 
 
 
 def reference_rows(names: list[str]) -> list[dict[str, Any]]:
-    """What is known of each workload, its file as a path; none where ``DSE_REFERENCE`` is not set."""
+    """What each workload's file is (``path``) and its optimum (``known``); none where ``DSE_REFERENCE`` is not set."""
     folder = os.environ.get("DSE_REFERENCE")
     values = Path(folder or ".", "dnn-partitioning", "values.json")
     if not folder or not values.is_file():
         return []
-    rows = json.loads(values.read_text(encoding="utf-8"))["throughput"]
+    body = json.loads(values.read_text(encoding="utf-8"))
+    rows = [row | {"known": row["optimal_contiguous"]} for row in body["throughput"]]
+    rows += [row | {"known": row["max_load_optimum"], "id": f"{row['id']}, tight"} for row in body["latency"]]
     chosen = [row for row in rows if not names or any(name.lower() in row["id"].lower() for name in names)]
     return [row | {"path": values.parent / row["file"]} for row in chosen]
 
@@ -57,7 +59,7 @@ class Result:
     @property
     def deviation(self) -> float:
         """From the known optimum, relative."""
-        return self.found.value / self.row["optimal_contiguous"] - 1
+        return self.found.value / self.row["known"] - 1
 
     @property
     def good(self) -> bool:
@@ -77,8 +79,8 @@ def others(row: dict[str, Any]) -> str:
     """How far the other methods are from the optimum."""
     texts = []
     for method in METHODS[PERIOD]:
-        paper = row["paper"].get(PAPER.get(method, ""))
-        known = f" ({paper / row['optimal_contiguous'] - 1:+.1%})" if paper else ""
+        paper = row["paper"].get(PAPER.get(method, "")) if "optimal_contiguous" in row else None
+        known = f" ({paper / row['known'] - 1:+.1%})" if paper else ""
         try:
             texts.append(f"{method} {result(row, method).deviation:+.1%}{known}")
         except CleaveError:
@@ -99,15 +101,15 @@ def main() -> int:
         )
     result(min(rows, key=lambda row: row["nodes"]))  # compiles
     print(
-        f"{'workload':35} {'nodes':>5} {'ideals':>7} {'period ms':>12} {'known':>12} {'off':>8} {'s':>6} {'theirs':>6}"
+        f"{'workload':41} {'nodes':>5} {'ideals':>7} {'period ms':>12} {'known':>12} {'off':>8} {'s':>6} {'theirs':>6}"
     )
     bad = 0
     for row in rows:
         r = result(row)
         bad += not r.good
         print(
-            f"{row['id']:35} {row['nodes']:5} {r.found.ideals or 0:7} {r.found.value:12.6f}"
-            f" {row['optimal_contiguous']:12.6f} {r.deviation:8.0e} {r.seconds:6.3f} {row['paper']['dp_runtime']:>6}"
+            f"{row['id']:41} {row['nodes']:5} {r.found.ideals or 0:7} {r.found.value:12.6f}"
+            f" {row['known']:12.6f} {r.deviation:8.0e} {r.seconds:6.3f} {row['paper'].get('dp_runtime', ''):>6}"
             f"{'' if r.good else '  WRONG'}",
             flush=True,
         )

@@ -57,19 +57,19 @@ def check_best(on: Workload, mode: str, bandwidth: float | None = None) -> None:
         assert split.contiguous(on, found.device)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(SEEDS, st.sampled_from(MODES), st.booleans())
 def test_inference_is_split_as_well_as_can_be(seed: int, mode: str, whole: bool) -> None:
     check_best(small.workload(seed, whole=whole), mode)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(SEEDS, st.sampled_from(MODES), st.booleans())
 def test_training_is_split_as_well_as_can_be(seed: int, mode: str, whole: bool) -> None:
     check_best(small.workload(seed, nodes=5, training=True, whole=whole), mode)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(SEEDS, st.sampled_from(MODES), st.booleans(), st.sampled_from((0.3, 2.0, 1e6)))
 def test_parts_are_shared_as_well_as_can_be(seed: int, mode: str, training: bool, bandwidth: float) -> None:
     check_best(small.workload(seed, nodes=5, training=training), mode, bandwidth)
@@ -84,7 +84,7 @@ def test_the_small_workloads_are_of_all_kinds() -> None:
     assert any(len(set(on.color[on.backward]) - set(on.color[~on.backward])) for on in made)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(SEEDS, st.sampled_from(MODES), st.booleans())
 def test_no_method_beats_what_is_proven(seed: int, mode: str, training: bool) -> None:
     on = small.workload(seed, nodes=5, training=training)
@@ -169,14 +169,15 @@ def test_where_ideals_are_too_many_the_linearised_program_answers_and_says_so(mo
     assert not found.optimal
 
 
-def test_a_search_that_is_cut_short_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_search_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "PAIRS", 1)
     looks: list[tuple[int, int]] = []
     best = dp(wide(5), Options(watch=lambda done, of, _: looks.append((done, of))))
     assert best.optimal
-    done = [at for at, of in looks if of]
-    assert done == sorted(done)
+    assert best.ideals
+    done = [(at, of) for at, of in looks if of]
     assert len(done) > 10
+    assert all(0 < at < of == best.ideals - 1 for at, of in done)
 
 
 def test_a_node_that_nothing_runs_is_named() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import permutations, product
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dse.place import pipeline
 from dse.place.linear import along, branchings, linearised
 from dse.place.pipeline import Rules, best, floor
 from dse.place.reduced import Reduced
@@ -105,6 +107,19 @@ def test_a_bound_hides_what_is_not_better_and_nothing_else(seed: int, mode: str,
     bounded = best(on, Rules(mode), under=free.value * factor)
     assert bounded.complete
     assert bounded.value == (free.value if factor > 1 and np.isfinite(free.value) else np.inf)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(0, 20))
+def test_a_search_that_is_stopped_has_a_bound_that_holds(seed: int, looks: int) -> None:
+    on = small(seed)
+    left = iter([True] * looks)
+    with patch.object(pipeline, "PAIRS", 1):
+        found = best(on, watch=lambda _done, _of: next(left, False))
+    value = best(on).value
+    assert found.bound <= value * (1 + 1e-9)
+    assert found.value >= value
+    assert not found.complete or found.value == value
 
 
 @settings(max_examples=200, deadline=None)
