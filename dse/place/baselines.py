@@ -26,7 +26,7 @@ def greedy(on: Workload, options: Options) -> Placed:
             next_node += 1
     if next_node < len(at):
         raise CleaveError("filling one accelerator after the other leaves nodes over, and there is no CPU for them")
-    return judged(on, options, at[of.part], floor_of(on))
+    return judged(on, options, at[of.part], floor_of(on, options))
 
 
 def expert(on: Workload, options: Options) -> Placed:
@@ -35,4 +35,4 @@ def expert(on: Workload, options: Options) -> Placed:
     of = reductions(on)[0]
     shares = on.accelerators or on.cpus
     at = (np.arange(len(of.on)) * shares // max(1, len(of.on))).astype(np.int32)
-    return judged(on, options, at[of.part], floor_of(on))
+    return judged(on, options, at[of.part], floor_of(on, options))

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dse.place import stages
-from dse.place.pipeline import Rules, costs, floor
+from dse.place.period import rules_of
+from dse.place.pipeline import costs, floor
 from dse.place.placed import Options, Placed, check, judged
 from dse.place.reduced import Reduced, contracted
 from dse.place.workload import Floats, Workload
@@ -41,7 +42,7 @@ def local_search(on: Workload, options: Options) -> Placed:
     """The best local optimum of some random splits."""
     check(on, options, contiguous=False)
     of = contracted(on, on.color, on.edge[:0])
-    on_it, rng, end = costs(of.on, Rules(options.mode)), np.random.default_rng(options.seed), _end(options)
+    on_it, rng, end = costs(of.on, rules_of(options)), np.random.default_rng(options.seed), _end(options)
     found = []
     for done in range(RESTARTS):
         options.watch(done, RESTARTS, "restarts")
@@ -54,7 +55,7 @@ def local_search(on: Workload, options: Options) -> Placed:
     best = min(found, key=lambda row: row[:3])
     if best[0] > 0:
         raise CleaveError("local search finds no split that fits into the memory of the accelerators")
-    return judged(on, options, best[3][of.part], floor(of.on))
+    return judged(on, options, best[3][of.part], floor(of.on, rules_of(options)))
 
 
 def _end(options: Options) -> float:
@@ -141,6 +142,7 @@ def _excess(on: stages.Costs, s: State) -> float:
 
 @kernel()
 def _move(on: stages.Costs, s: State, node: int, to: int) -> None:
+    """Other devices than these two notice nothing: whoever reads of them, or is read, is still elsewhere."""
     home = s.device[ix(node)]
     _change(on, s, node, home, -1)
     _change(on, s, node, to, 1)
@@ -149,10 +151,13 @@ def _move(on: stages.Costs, s: State, node: int, to: int) -> None:
         net = on.net[ix(k)]
         makes = on.source[ix(net)] == node
         source = home if makes else s.device[ix(on.source[ix(net)])]
-        _pay_all(on, s, net, source, home, to, -1)
+        _pay(on, s, net, source, home, -1)
+        _pay(on, s, net, source, to, -1)
         s.here[ix(net), ix(home)] -= 1
         s.here[ix(net), ix(to)] += 1
-        _pay_all(on, s, net, to if makes else source, home, to, 1)
+        source = to if makes else source
+        _pay(on, s, net, source, home, 1)
+        _pay(on, s, net, source, to, 1)
 
 
 @inlined
@@ -162,16 +167,8 @@ def _change(on: stages.Costs, s: State, node: int, d: int, sign: int) -> None:
 
 
 @inlined
-def _pay_all(on: stages.Costs, s: State, net: int, source: int, home: int, to: int, sign: int) -> None:
-    """Add or take what a net costs where that may change: both ends of a move, and where the net is made."""
-    _pay(on, s, net, source, home, sign)
-    _pay(on, s, net, source, to, sign)
-    if source != home and source != to:
-        _pay(on, s, net, source, source, sign)
-
-
-@inlined
 def _pay(on: stages.Costs, s: State, net: int, source: int, d: int, sign: int) -> None:
+    """Add or take what a net that is made on ``source`` costs a device."""
     cost = sign * on.cost[ix(net), ix(s.kind[ix(d)])]
     if d == source:
         if s.here[ix(net), ix(d)] < on.pins[ix(net)]:

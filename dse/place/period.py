@@ -10,7 +10,7 @@ import time
 import numpy as np
 
 from dse.place.linear import branchings, linearised
-from dse.place.pipeline import ALONE, Found, Rules, Watch, best, floor
+from dse.place.pipeline import Found, Rules, Watch, best, floor
 from dse.place.placed import Options, Placed, check, judged
 from dse.place.reduced import Reduction, contracted, reductions
 from dse.place.workload import Workload
@@ -24,7 +24,7 @@ MANY = "there are too many ideals to search them all: the answer of the linearis
 def dp(on: Workload, options: Options) -> Placed:
     """The best contiguous split; after the time limit, or where there are too many ideals, the best so far."""
     check(on, options)
-    rules, watch, under = Rules(options.mode, options.bandwidth), _watch(options), np.inf
+    rules, watch, under = rules_of(options), _watch(options), np.inf
     answers, bounds, note = [], [], ""
     for of in reductions(on):
         line = linearised(of.on, rules, under)
@@ -42,11 +42,10 @@ def dp(on: Workload, options: Options) -> Placed:
 def dpl(on: Workload, options: Options) -> Placed:
     """The best contiguous split in which nodes follow one another depth first."""
     check(on, options)
-    rules = Rules(options.mode, options.bandwidth)
-    answers = [(of, linearised(of.on, rules)) for of in reductions(on)]
+    answers = [(of, linearised(of.on, rules_of(options))) for of in reductions(on)]
     of, found = min(answers, key=lambda answer: answer[1].value)
     at, copies = stages_of(of, found)
-    return judged(on, options, at, floor_of(on, rules), copies=copies)
+    return judged(on, options, at, floor_of(on, options), copies=copies)
 
 
 def pipedream(on: Workload, options: Options) -> Placed:
@@ -54,14 +53,18 @@ def pipedream(on: Workload, options: Options) -> Placed:
     check(on, options)
     first = reductions(on)[0]
     path = contracted(on, branchings(first.on)[first.part], on.edge[:0])
-    rules = Rules(options.mode, options.bandwidth)
-    at, copies = stages_of(path, linearised(path.on, rules))
-    return judged(on, options, at, floor_of(on, rules), copies=copies)
+    at, copies = stages_of(path, linearised(path.on, rules_of(options)))
+    return judged(on, options, at, floor_of(on, options), copies=copies)
 
 
-def floor_of(on: Workload, rules: Rules = ALONE) -> float:
+def floor_of(on: Workload, options: Options) -> float:
     """What no contiguous split is better than."""
-    return min(floor(of.on, rules) for of in reductions(on))
+    return min(floor(of.on, rules_of(options)) for of in reductions(on))
+
+
+def rules_of(options: Options) -> Rules:
+    """How devices work."""
+    return Rules(options.mode, options.bandwidth)
 
 
 def stages_of(of: Reduction, found: Found) -> tuple[Ints, Ints | None]:

@@ -90,13 +90,14 @@ def _limits(bound: float, under: float) -> Iterator[float]:
 
 
 def floor(on: Reduced, rules: Rules = ALONE) -> float:
-    """What no split is better than: all work shared without a gap, and the longest node."""
+    """What no split is better than: all work shared without a gap, that of one class alone, the longest node."""
     weight, work = _weights(on)
-    with np.errstate(invalid="ignore"):
-        shared = work.sum() / (weight * on.counts).sum()
-    copies = 1 if rules.bandwidth is None else on.counts
-    longest = np.where(on.counts > 0, on.time / np.maximum(1, copies), np.inf).min(axis=1, initial=np.inf)
-    return float(max(shared, longest.max(initial=0.0)))
+    there, runs = on.counts > 0, np.isfinite(on.time)
+    alone = runs & (runs[:, there].sum(axis=1) == 1)[:, None]
+    own = np.where(alone, on.time, 0.0).sum(axis=0)[there] / on.counts[there]
+    copies = 1 if rules.bandwidth is None else np.maximum(1, on.counts)
+    longest = np.where(there, on.time / copies, np.inf).min(axis=1)
+    return float(max(work.sum() / (weight * on.counts).sum(), own.max(initial=0.0), longest.max(initial=0.0)))
 
 
 def _swept(on: stages.Costs, of: Lattice, table: stages.Table, watch: Watch) -> bool:

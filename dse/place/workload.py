@@ -91,6 +91,8 @@ class Workload:
         index = {node["id"]: k for k, node in enumerate(nodes)}
         if len(index) < len(nodes):
             raise CleaveError("two nodes have the same id")
+        if not nodes:
+            raise CleaveError("there are no nodes")
         pairs = [_ends(edge, index) for edge in edges]
         costs = [_number(edge, "cost", f"the edge {edge['sourceId']} → {edge['destId']}") for edge in edges]
         pairs, cost, added = _nets(len(nodes), pairs, costs)

@@ -108,5 +108,7 @@ def test_a_workload_that_cannot_be_split_is_told(tmp_path: Path) -> None:
     found = dse("place", "--workload", written(tmp_path, maxCPUs=0, maxSizePerFPGA=4))
     assert found.code == 2
     assert "too little memory" in found.sentences[0]
+    found = dse("place", "--workload", written(tmp_path, nodes=[], edges=[]))
+    assert "there are no nodes" in found.sentences[0]
     found = dse("place", "--workload", tmp_path / "none.json")
     assert "there is no such workload" in found.sentences[0]

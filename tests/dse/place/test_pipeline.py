@@ -134,9 +134,26 @@ def test_an_order_is_a_pipeline_of_the_graph(seed: int, mode: str) -> None:
             assert max(loads) == pytest.approx(found.value)
 
 
+def equal(n: int, time: list[float], counts: list[int]) -> Reduced:
+    """Nodes one after the other, all alike, on classes of devices."""
+    none, ints = np.zeros((0, len(counts))), np.zeros(0, dtype=np.int32)
+    edge = np.array([(v, v + 1) for v in range(n - 1)], dtype=np.int32).reshape(-1, 2)
+    devices = np.array(counts, dtype=np.int32), np.full(len(counts), np.inf)
+    return Reduced(edge, np.tile(time, (n, 1)), np.ones(n), none, ints, np.zeros(1, dtype=np.int32), ints, *devices)
+
+
+def test_the_floor_is_work_shared_by_speed_or_what_one_class_alone_can_do_or_a_node() -> None:
+    assert floor(equal(60, [1.0, 5.0], [3, 5])) == pytest.approx(60 / (3 + 5 / 5))
+    assert floor(equal(60, [np.inf, 5.0], [3, 5])) == 60
+    assert floor(equal(60, [1.0, 5.0], [0, 5])) == 60
+    assert floor(equal(3, [7.0, 9.0], [3, 1])) == 7
+    assert floor(equal(3, [7.0, 9.0], [3, 1]), Rules(bandwidth=1.0)) == pytest.approx(21 / (3 + 7 / 9))
+
+
+def test_more_devices_than_nodes_do_not_matter() -> None:
+    assert best(equal(3, [2.0, 3.0], [5000, 5000])).value == 2
+
+
 def test_branches_are_one_and_what_all_pass_is_by_itself() -> None:
     edge = np.array([(0, 1), (1, 2), (1, 3), (2, 4), (3, 4), (4, 5), (4, 6)], dtype=np.int32)
-    on = Reduced(
-        edge, np.ones((7, 1)), np.ones(7), *[np.zeros((0, 1))], *[np.zeros(0, dtype=np.int32)] * 3, *[np.ones(1)] * 2
-    )
-    assert branchings(on).tolist() == [0, 1, 2, 2, 3, 4, 4]
+    assert branchings(replace(equal(7, [1.0], [1]), edge=edge)).tolist() == [0, 1, 2, 2, 3, 4, 4]
