@@ -19,6 +19,7 @@ from dse.calibrate import results
 from dse.calibrate.command import SAMPLES, Lab, Measured
 from dse.calibrate.measure import Ready
 from dse.calibrate.samples import Store, opened
+from dse.calibrate.tried import tried
 from dse.cli_access import Access, connected
 from dse.cli_group import grouped
 from dse.cli_options import (
@@ -121,10 +122,11 @@ def calibrate(
         raise typer.Exit(1 if any(each.drifted for each in found) else 0)
     made = results.result(lab, found)
     results.write(out, file.name, made)
+    tests = tried(lab, found, Platform.from_file(str(out / file.name)))
     if as_json:
-        print_json(shown.body(lab, found, made))
+        print_json(shown.body(lab, found, made, tests))
     else:
-        shown.calibrated(console, lab, found, made, out / file.name)
+        shown.calibrated(console, lab, found, made, tests, out / file.name)
 
 
 @contextmanager

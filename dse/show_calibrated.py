@@ -13,16 +13,18 @@ from dse import show
 from dse.calibrate.command import Drift, Lab, Measured, Type
 from dse.calibrate.design import WHOLE
 from dse.calibrate.results import Result
+from dse.calibrate.tried import Tried
 from model.link_costs import LinkCosts
 
 
-def body(lab: Lab, found: Measured, made: Result) -> dict[str, Any]:
+def body(lab: Lab, found: Measured, made: Result, tests: Sequence[Tried] = ()) -> dict[str, Any]:
     """For ``--json``."""
     return {
         "platform": lab.platform.name,
         "samples": str(lab.store.path),
         "types": [_type(lab, found, made, type_) for type_ in found.types],
         "links": made.links and asdict(made.links),
+        "together": [{**asdict(each), "error": each.error} for each in tests],
     }
 
 
@@ -40,8 +42,11 @@ def _type(lab: Lab, found: Measured, made: Result, type_: Type) -> dict[str, Any
     }  # fmt: skip
 
 
-def calibrated(console: Console, lab: Lab, found: Measured, made: Result, platform: Path) -> None:
-    """A line for each network on each device that was measured, a line for each way between devices.
+def calibrated(
+    console: Console, lab: Lab, found: Measured, made: Result, tests: Sequence[Tried], platform: Path
+) -> None:
+    """A line for each network on each device that was measured, for each way between devices, and for each run on
+    several devices.
 
     Errors: of segments, as fitted and held out (found by a fit that has not seen their runs), and of the memory.
     """
@@ -55,6 +60,8 @@ def calibrated(console: Console, lab: Lab, found: Measured, made: Result, platfo
     console.print(show.table(headers, rows), markup=False)
     if made.links:
         _links(console, made.links)
+    if tests:
+        _tests(console, tests)
     show.line(console, f"use it: --platform {platform}")
 
 
@@ -81,6 +88,16 @@ def _links(console: Console, links: LinkCosts) -> None:
     ]  # fmt: skip
     show.line(console, "")
     console.print(show.table(["way", "MB/s", "95 %", "latency us", "95 %"], rows), markup=False)
+
+
+def _tests(console: Console, tests: Sequence[Tried]) -> None:
+    rows = [
+        [t.network, t.devices, t.messages, f"{t.predicted_s * 1e3:.2f}", f"{t.measured_s * 1e3:.2f}", f"{t.error:+.1%}"]
+        for t in tests
+    ]
+    show.line(console, "")
+    headers = ["network", "on devices", "messages", "predicted ms", "measured ms", "off by"]
+    console.print(show.table(headers, rows), markup=False)
 
 
 def drift_rows(found: Sequence[Drift]) -> list[dict[str, Any]]:

@@ -118,8 +118,12 @@ class UnitCost:
     communication_w: drawn while sending, receiving and waiting at a join
     memory_weights, memory_activations, memory_buffers: resident bytes a byte of each
     memory_bias_bytes: of a rank that does nothing: interpreter, libraries
+    memory_kinds: by kind of layer, in place of ``memory_weights``: kernels keep weights as they need them, and more
+    memory_largest: resident bytes a byte of the weights of the layer that has most, while its session is opened
     send_s, receive_s: processor time of a message, LogGP's overhead; send_s_per_byte, receive_s_per_byte: of a byte
     gap_s: of the link, between two messages; 0: unknown, like the four before
+    late_s, late_s_per_byte: of a message: it is noticed later than it came, see ``runtime.communicator.wait``
+    wake_s, wake_s_per_byte: of a message: what is computed with it takes longer, for caches are cold after a wait
     kernels: measured layers by signature (``model.signature``); they come before what ``layers`` says
     gains:   by pair of kinds (``pair``), what an edge inside a segment saves: seconds, and seconds a byte of the tensor
     joins:   by axis, seconds a byte of putting a tensor together of parts that do not lie side by side in memory
@@ -150,6 +154,12 @@ class UnitCost:
     receive_j_per_byte: float = 0.0
     memory_segment_bytes: float = 0.0
     joins: dict[int, float] = field(default_factory=dict)
+    late_s: float = 0.0
+    late_s_per_byte: float = 0.0
+    wake_s: float = 0.0
+    wake_s_per_byte: float = 0.0
+    memory_kinds: dict[str, float] = field(default_factory=dict)
+    memory_largest: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -221,6 +231,8 @@ def _problems(unit: UnitCost, where: str) -> list[str]:
     for name, kernel in unit.kernels.items():
         for axis in set(kernel.splits) - set(range(boxes.KINDS)):
             found.append(f"{where}.kernels.{name}: there is no axis {axis} to split")
+    for name in set(unit.memory_kinds) - set(KINDS):
+        found.append(f"{where}.memory_kinds: '{name}' is no kind of layer (they are {', '.join(KINDS)})")
     for name in unit.gains:
         if len(ends := name.split(">")) != 2 or set(ends) - set(PARTNERS):
             found.append(f"{where}.gains: '{name}' is no pair of kinds, such as conv>activation")

@@ -17,7 +17,7 @@ from runtime.errors import CleaveError
 
 Floats = NDArray[np.float64]
 
-WHOLE, SPLIT, WATTS = 0, 1, 1 + 2 * boxes.KINDS
+WHOLE, SPLIT, WATTS, HOLD = 0, 1, 1 + 2 * boxes.KINDS, 2 + 2 * boxes.KINDS
 """Columns of ``CostArrays.work``."""
 GAIN, JOIN = 0, 1
 """Columns of ``CostArrays.beside``."""
@@ -26,17 +26,20 @@ GAIN, JOIN = 0, 1
 class CostArrays(NamedTuple):
     """What things cost. ``T`` tasks, ``D`` devices, ``P`` memory pools.
 
-    work: (T, D, 2 + 2 * KINDS) of a task by itself: seconds of the WHOLE; from SPLIT on, for each kind of split, the
-          fixed part of a shard's seconds and the part that goes with its share; WATTS meanwhile
+    work: (T, D, 3 + 2 * KINDS) of a task by itself: seconds of the WHOLE; from SPLIT on, for each kind of split, the
+          fixed part of a shard's seconds and the part that goes with its share; WATTS meanwhile; resident bytes that
+          it HOLDs a byte of weights
     beside: (E, D, 1 + KINDS) seconds of an edge: that it saves (GAIN) where the same segment made what it brings; from
             JOIN on, for each kind of split, of putting parts together where it was made in parts; (0, …): none anywhere
     cut_bytes, kept_bytes: (T, KINDS) weights that a kind of split divides among the shards, and that each has whole
     bandwidth, latency: (D, D) bytes/s and seconds; rate: (D, D) bytes/s at which a message leaves
     leave, enter: (D, D) which link a message occupies on the sender's and the receiver's side, enter -1 where that is
                   the same one, which it occupies once; links: how many
-    send, receive: (D, 2) seconds of a device for a message, and for a byte of it
+    send, receive: (D, 2) seconds of a device for a message, and for a byte of it; wake: (D, 2) those of ``receive``
+                   by which what it computes takes longer
     gap: (D,) seconds of a device's link for a message
-    memory: (D, 5) resident bytes a byte of weights, activations, buffers; bytes of a rank, and of each of its segments
+    memory: (D, 5) resident bytes a byte of activations and of buffers, bytes of a rank and of each of its segments,
+            and, while sessions are opened, a byte of the weights of the layer that has most
     communication_w: (D,); pool: (D,); capacity: (P,) bytes, inf where not stated
     """
 
@@ -52,6 +55,7 @@ class CostArrays(NamedTuple):
     links: int
     send: Floats
     receive: Floats
+    wake: Floats
     gap: Floats
     memory: Floats
     communication_w: Floats
@@ -66,7 +70,7 @@ def whole_s(c: CostArrays) -> Floats:
 
 def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
     """Cost arrays of a graph on a platform. ``CleaveError`` when a device's coefficients are missing."""
-    cut, kept = _weights(graph, g)
+    cut, kept = weights(graph, g)
     units = [_unit(platform, d) for d in range(len(platform.devices))]
     leave, enter, names = links(platform)
     return CostArrays(
@@ -81,20 +85,34 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         enter=enter,
         links=len(names),
         send=np.array([[u.send_s, u.send_s_per_byte] for u in units]),
-        receive=np.array([[u.receive_s, u.receive_s_per_byte] for u in units]),
+        receive=np.array([_receive(u) for u in units]),
+        wake=np.array([[u.wake_s, u.wake_s_per_byte] for u in units]),
         gap=np.array([u.gap_s for u in units]),
-        memory=np.array(
-            [
-                [u.memory_weights, u.memory_activations, u.memory_buffers, u.memory_bias_bytes, u.memory_segment_bytes]
-                for u in units
-            ]
-        ),
+        memory=np.array([_memory(u) for u in units]),
         communication_w=np.array(
             [d.power_w or u.communication_w for d, u in zip(platform.devices, units, strict=True)]
         ),
         pool=np.array([d.pool for d in platform.devices], dtype=np.int32),
         capacity=np.array([p.capacity_bytes or np.inf for p in platform.pools], dtype=np.float64),
     )
+
+
+def _receive(unit: coefficients.UnitCost) -> list[float]:
+    """Seconds between the end of a message's way and what is computed with it."""
+    return [
+        unit.receive_s + unit.late_s + unit.wake_s,
+        unit.receive_s_per_byte + unit.late_s_per_byte + unit.wake_s_per_byte,
+    ]
+
+
+def _memory(unit: coefficients.UnitCost) -> list[float]:
+    return [
+        unit.memory_activations,
+        unit.memory_buffers,
+        unit.memory_bias_bytes,
+        unit.memory_segment_bytes,
+        unit.memory_largest,
+    ]
 
 
 def links(platform: Platform) -> tuple[NDArray[np.int32], NDArray[np.int32], list[str]]:
@@ -144,8 +162,8 @@ def _unit(platform: Platform, device: int) -> coefficients.UnitCost:
 
 
 def _work(graph: Graph, g: GraphArrays, platform: Platform) -> Floats:
-    """(T, D, WATTS + 1) of inputs and outputs, which take no time, and layers (Eq. 4.7, 4.10)."""
-    table = np.zeros((len(g.size), len(platform.devices), WATTS + 1))
+    """(T, D, HOLD + 1) of inputs and outputs, which take no time, and layers (Eq. 4.7, 4.10)."""
+    table = np.zeros((len(g.size), len(platform.devices), HOLD + 1))
     known: dict[tuple[str, str, float], list[list[float]]] = {}
     for d, device in enumerate(platform.devices):
         unit = _unit(platform, d)
@@ -159,11 +177,12 @@ def _work(graph: Graph, g: GraphArrays, platform: Platform) -> Floats:
 
 
 def row(graph: Graph, layer: Layer, unit: coefficients.UnitCost, slower: float) -> list[float]:
-    """Seconds of a layer on a unit with so many times fewer threads than its figures hold for; then watts.
+    """A layer's row of ``CostArrays.work`` on a unit with so many times fewer threads than its figures hold for.
 
     As measured, or what its kind takes: then shards share what is not fixed.
     """
-    cost = unit.layers[coefficients.kind(graph, layer)]
+    kind_of = coefficients.kind(graph, layer)
+    cost = unit.layers[kind_of]
     fixed, rest = cost.overhead_s, slower * _work_s(graph, layer, unit, cost)
     kernel = unit.kernels.get(signature(graph, layer)) if unit.kernels else None
     if kernel:
@@ -173,7 +192,7 @@ def row(graph: Graph, layer: Layer, unit: coefficients.UnitCost, slower: float) 
     shared: list[float] = []
     for kind in range(boxes.KINDS):
         shared += [slower * s for s in splits[kind]] if kind in splits else [fixed, rest]
-    return [fixed + rest, *shared, cost.power_w]
+    return [fixed + rest, *shared, cost.power_w, unit.memory_kinds.get(kind_of, unit.memory_weights)]
 
 
 def _work_s(graph: Graph, layer: Layer, unit: coefficients.UnitCost, cost: coefficients.LayerCost) -> float:
@@ -216,7 +235,7 @@ def _slower(device: Device, unit: coefficients.UnitCost) -> float:
     return max(1.0, unit.threads / device.threads) if device.unit == "cpu" else 1.0
 
 
-def _weights(graph: Graph, g: GraphArrays) -> tuple[Floats, Floats]:
+def weights(graph: Graph, g: GraphArrays) -> tuple[Floats, Floats]:
     """(T, KINDS) bytes of constants that a kind of split divides, and of those that every shard keeps whole."""
     cut, kept = _side_by_side(2, *g.size.shape)
     for layer in graph.layers:

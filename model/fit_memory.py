@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,54 +10,80 @@ from scipy import sparse
 
 from model.coefficients import UnitCost
 from model.fit_kinds import relative_error
-from model.least_squares import nonnegative
-from model.samples import Footing, Run
+from model.least_squares import Floats, nonnegative
+from model.samples import Footing
 
 MB = 1e6
-LIKELY = np.array([1.0, 1.0, 1.0, 0.2, 10.0])
-DOUBT = np.array([0.5, 0.5, 0.25, 0.5, 10.0])
-"""Before anything is measured, and its standard error: resident bytes a byte of weights, activations and buffers; MB
-of each session, and of the first. Runs of one network on one device have the same weights and activations again and
-again and cannot tell them from what any network takes; what they leave open stays near this."""
+LIKELY, DOUBT = 1.0, 0.5
+"""Before anything is measured, and its standard error: resident bytes a byte of weights, activations and buffers. Runs
+of one network on one device have the same weights and activations again and again and cannot tell them from what any
+network takes; what they leave open stays near this."""
+ACTIVATIONS, BUFFERS, SESSION, FIRST, LARGEST = "activations", "buffers", "session", "first session", "largest"
+OTHERS = {ACTIVATIONS: (1.0, 0.5), BUFFERS: (1.0, 0.25), SESSION: (0.2, 0.5), FIRST: (10.0, 10.0), LARGEST: (0.5, 0.5)}
+"""The same of all else: MB of each session, and of the first; bytes a byte of the weights of the largest layer, which
+are there twice while its session is opened."""
 RELATIVE = 0.005
 """Standard error of a rank's memory."""
 
 
-def fit_memory(runs: Sequence[Run], unit: UnitCost) -> tuple[UnitCost, float | None]:
+def fit_memory(ranks: Sequence[Footing], unit: UnitCost) -> tuple[UnitCost, float | None]:
     """The coefficients with memory as measured, and the relative error of ranks' peaks; None: no rank has told.
 
     The base is what ranks say it is. What is left of their peak, without the frames that a benchmark makes beforehand,
-    is weights, activations, buffers of the plan, and what sessions take.
+    is weights, by kind of layer, activations, buffers of the plan, and what sessions take.
     """
-    ranks = [rank for run in runs for rank in run.ranks if rank.memory is not None]
+    ranks = [rank for rank in ranks if rank.memory is not None]
     if not ranks:
         return unit, None
     base = float(np.median([rank.memory.base_bytes for rank in ranks if rank.memory]))
-    rows, peaks = np.array([_held(rank) for rank in ranks]), np.array([_peak(rank) for rank in ranks])
-    sigma = RELATIVE * peaks
-    both = np.vstack([rows / sigma[:, None], np.diag(1 / DOUBT)])
-    x = nonnegative(sparse.csr_matrix(both), np.concatenate([(peaks - base) / sigma, LIKELY / DOUBT]))
-    weights, activations, buffers, session, first = (float(v) for v in x)
+    held, peaks = [_held(rank) for rank in ranks], np.array([_peak(rank) for rank in ranks])
+    x = _solved(held, peaks - base, RELATIVE * peaks)
     fitted = replace(
         unit,
-        memory_bias_bytes=base + first * MB,
-        memory_weights=weights,
-        memory_activations=activations,
-        memory_buffers=buffers,
-        memory_segment_bytes=session * MB,
+        memory_bias_bytes=base + x.pop(FIRST) * MB,
+        memory_activations=x.pop(ACTIVATIONS),
+        memory_buffers=x.pop(BUFFERS),
+        memory_segment_bytes=x.pop(SESSION) * MB,
+        memory_largest=x.pop(LARGEST),
+        memory_weights=x.pop("", LIKELY),
+        memory_kinds=x,
     )
-    return fitted, relative_error(base + rows @ x, peaks)
+    predicted = [fitted.memory_bias_bytes + _said(rank, fitted) for rank in ranks]
+    return fitted, relative_error(np.array(predicted), peaks)
 
 
-def _held(rank: Footing) -> tuple[float, float, float, float, float]:
-    """Bytes; then what sessions take, in MB each and in MB of the first."""
-    return (
-        rank.weights_bytes,
-        rank.activations_bytes,
-        rank.buffers_bytes,
-        rank.segments * MB,
-        min(rank.segments, 1) * MB,
-    )
+def _solved(held: Sequence[Mapping[str, float]], rest: Floats, sigma: Floats) -> dict[str, float]:
+    """What each is worth of what ranks have, so that ``rest`` is explained; near what is likely where it is open."""
+    names = sorted({name for each in held for name in each})
+    likely, doubt = np.array([OTHERS.get(name, (LIKELY, DOUBT)) for name in names]).T
+    rows = np.array([[each.get(name, 0.0) for name in names] for each in held])
+    both = np.vstack([rows / sigma[:, None], np.diag(1 / doubt)])
+    x = nonnegative(sparse.csr_matrix(both), np.concatenate([rest / sigma, likely / doubt]))
+    return dict(zip(names, x.tolist(), strict=True))
+
+
+def _held(rank: Footing) -> dict[str, float]:
+    """Bytes, of weights by kind of layer (``""``: of any); then MB of each session, and of the first."""
+    return {
+        **_weights(rank),
+        ACTIVATIONS: rank.activations_bytes,
+        BUFFERS: rank.buffers_bytes,
+        SESSION: rank.segments * MB,
+        FIRST: min(rank.segments, 1) * MB,
+        LARGEST: rank.largest_bytes,
+    }
+
+
+def _said(rank: Footing, unit: UnitCost) -> float:
+    """Bytes besides those that any rank has, by the coefficients."""
+    weights = (unit.memory_kinds.get(kind, unit.memory_weights) * size for kind, size in _weights(rank).items())
+    others = rank.activations_bytes * unit.memory_activations + rank.buffers_bytes * unit.memory_buffers
+    opened = rank.segments * unit.memory_segment_bytes + rank.largest_bytes * unit.memory_largest
+    return sum(weights) + others + opened
+
+
+def _weights(rank: Footing) -> dict[str, float]:
+    return rank.weights_of or {"": rank.weights_bytes}
 
 
 def _peak(rank: Footing) -> float:

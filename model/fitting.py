@@ -21,7 +21,7 @@ from model.fit_memory import fit_memory
 from model.fit_scores import Score, paces, scores
 from model.fit_segments import Table, fit_table
 from model.graph import Graph
-from model.samples import Run
+from model.samples import Footing, Run
 from model.segment_time import Network, predict
 from runtime.errors import CleaveError
 
@@ -60,11 +60,16 @@ class Fitted:
 
 
 def fit(
-    graphs: Mapping[str, Graph], runs: Sequence[Run], declared: UnitCost, metered: Sequence[Metered] = ()
+    graphs: Mapping[str, Graph],
+    runs: Sequence[Run],
+    declared: UnitCost,
+    metered: Sequence[Metered] = (),
+    others: Sequence[Footing] = (),
 ) -> Fitted:
     """Fit what runs of one type of device tell; all else stays as it is declared.
 
-    graphs: by ``Run.network``; declared: watts, frequency, threads, and how kinds compare that were not measured.
+    graphs: by ``Run.network``; declared: watts, frequency, threads, and how kinds compare that were not measured;
+    others: what ranks of the type held in runs on several devices.
     ``CleaveError`` where there is nothing to fit to, or a network is missing.
     """
     runs = [replace(run, samples=tuple(s for s in run.samples if s.parts and s.time_s > 0)) for run in runs]
@@ -72,7 +77,8 @@ def fit(
     networks = {name: Network(graphs[name]) for name in sorted({run.network for run in runs})}
     unit = fit_times(networks, runs, declared)
     found = scores(networks, runs, unit, partial(fit_times, declared=declared))
-    unit, memory = fit_memory(runs, with_power(unit, metered))
+    ranks = [*[rank for run in runs for rank in run.ranks], *others]
+    unit, memory = fit_memory(ranks, with_power(unit, metered))
     kinds = {kind: cost.error for kind, cost in unit.layers.items() if cost.error is not None}
     report = Report(sum(len(run.samples) for run in runs), found, kinds, memory, paces(networks, runs, unit))
     return Fitted(replace(unit, segment_error=_expected(found)), report)

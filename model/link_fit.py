@@ -110,6 +110,21 @@ def fit(samples: Sequence[LinkSample], types: Mapping[str, str], seed: int = 0) 
     )
 
 
+def one_way_s(links: LinkCosts, types: Mapping[str, str], source: str, target: str, size: int) -> float:
+    """Seconds of a message between two devices, one of them waiting and nothing else under way.
+
+    types: as for ``fit``. Of a pair that was not measured: that of the pair that was which takes longest.
+    """
+    own, other = (_values(links.devices[types[name]]) for name in (source, target))
+    paths = [p for p in links.paths if (p.source, p.target) == (source, target)] or links.paths
+    values = [np.array([p.bandwidth_bytes_per_s.value, p.latency_s.value]) for p in paths]
+    return max(_one_way(size, path, own, other) for path in values)
+
+
+def _values(overheads: Overheads) -> Floats:
+    return np.array([estimate.value for estimate in vars(overheads).values()])
+
+
 def _redrawn(sample: LinkSample, random: np.random.Generator) -> LinkSample:
     """The same probe with its frames drawn anew."""
     chosen = random.integers(len(sample.times_s), size=len(sample.times_s))

@@ -82,6 +82,8 @@ class Footing:
     segments:      how many it has
     peak_bytes, memory: resident, as the rank itself says
     processor_s:   processor time of a frame, mean
+    weights_of:    of ``weights_bytes`` those of each kind of layer; empty: unknown
+    largest_bytes: weights of the part that has most
     """
 
     device: str
@@ -93,6 +95,25 @@ class Footing:
     peak_bytes: int
     memory: Memory | None
     processor_s: float
+    weights_of: dict[str, float] = field(default_factory=dict)
+    largest_bytes: float = 0.0
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One message of a run.
+
+    source, target: names of devices
+    sample:  index of the first segment that its receiver computes after it, among the samples; None: there is none
+    took_s:  median over frames: from when the sender hands it over until the receiver has it; None: the receiver did
+             not wait for it yet when it was sent, in most frames
+    """
+
+    source: str
+    target: str
+    size_bytes: int
+    sample: int | None
+    took_s: float | None
 
 
 @dataclass(frozen=True)
@@ -111,6 +132,7 @@ class Run:
     latencies_s: of each frame, in order
     ranks:    what each took
     samples:  its segments
+    arrivals: its messages, of a run on several devices
     """
 
     key: str
@@ -126,6 +148,7 @@ class Run:
     latencies_s: tuple[float, ...]
     ranks: tuple[Footing, ...]
     samples: tuple[Sample, ...] = field(repr=False)
+    arrivals: tuple[Arrival, ...] = field(default=(), repr=False)
 
     @property
     def time_s(self) -> float:

@@ -13,12 +13,12 @@ import numpy as np
 from model import boxes
 from model.arrays import GraphArrays, Ints, ix
 from model.compiled import allocating, inlined, kernel
-from model.costs import GAIN, JOIN, SPLIT, WATTS, WHOLE, CostArrays, Floats
+from model.costs import GAIN, HOLD, JOIN, SPLIT, WATTS, WHOLE, CostArrays, Floats
 from model.lowering import Messages, Room, Shards, alone
 
-COMPUTE, COMMUNICATE, WAIT, ENERGY, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY = range(8)
-"""Columns of an account: seconds, seconds, seconds, joules, then bytes."""
-COLUMNS = 8
+COMPUTE, COMMUNICATE, WAIT, ENERGY, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY, LARGEST = range(9)
+"""Columns of an account: seconds, seconds, seconds, joules, then bytes; LARGEST: weights of the shard that has most."""
+COLUMNS = 9
 
 
 class Ledger(NamedTuple):
@@ -163,7 +163,10 @@ def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, s
     a = out.account[device]
     a[COMPUTE] += seconds
     a[ENERGY] += seconds * c.work[task, device, WATTS]
-    a[WEIGHTS] += c.cut_bytes[task, kind] * share + c.kept_bytes[task, kind]
+    weights = c.cut_bytes[task, kind] * share + c.kept_bytes[task, kind]
+    a[WEIGHTS] += weights
+    a[MEMORY] += weights * c.work[task, device, HOLD]
+    a[LARGEST] = max(a[LARGEST], weights)
     alive = out.alive[device]
     for tensor in range(g.tensor_ptr[task], g.tensor_ptr[task + 1]):
         alive += g.tensor_bytes[ix(tensor)] * _made(kind, share)
@@ -184,6 +187,9 @@ def _communicate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Led
     size = size_of(g, ix(m.tensor[row]), m.start[row], m.stop[row])
     source, target = ix(s.device[ix(m.shard[row])]), ix(m.device[row])
     seconds = size / c.bandwidth[source, target] + c.latency[source, target]
+    wake = c.wake[target, 0] + c.wake[target, 1] * size
+    out.account[target, COMPUTE] += wake
+    out.account[target, ENERGY] += wake * c.communication_w[target]
     out.size[row], out.reader[row], out.since[source] = size, -1, -1
     out.account[source, COMMUNICATE] += seconds
     out.account[target, COMMUNICATE] += seconds
@@ -251,8 +257,8 @@ def settle(c: CostArrays, out: Ledger) -> None:
         a[ENERGY] += (a[COMMUNICATE] + a[WAIT]) * c.communication_w[device]
         if a[COMPUTE] + a[COMMUNICATE] + a[ACTIVATIONS] > 0:
             k = c.memory[device]
-            a[MEMORY] = a[WEIGHTS] * k[0] + a[ACTIVATIONS] * k[1] + a[BUFFERS] * k[2] + k[3]
-            a[MEMORY] += out.segments[device] * k[4]
+            a[MEMORY] += a[ACTIVATIONS] * k[0] + a[BUFFERS] * k[1] + k[2]
+            a[MEMORY] += out.segments[device] * k[3] + a[LARGEST] * k[4]
 
 
 @inlined

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dse.calibrate import boards as kinds
 from dse.calibrate.boards import Board
-from dse.calibrate.design import designs, whole
+from dse.calibrate.design import designs, together, whole
 from dse.calibrate.links import link_bundles
 from dse.calibrate.measure import LEAST, WARMUP, Job, Place, Subject, frames_for, guessed_s, link_key, link_samples, run
 from dse.calibrate.samples import Store
@@ -26,6 +26,8 @@ FIRST_LOOK, FIRST_S = "first look", 1.5
 """Every device runs the whole network for so many seconds, or what coefficients that are not calibrated take for that:
 which devices are alike, and how many frames can be afforded?"""
 PATIENCE, FEWEST = 5, 8
+MOST_DEVICES, TOGETHER, TOGETHER_S = 4, 2, 10.0
+"""Devices that run a network together, in so many ways, each in so many seconds at most by what is guessed."""
 DRIFT, DRIFT_S = 0.1, 1e-4
 """Change of a time that calls for a new calibration: relative, and at least so many seconds."""
 
@@ -115,6 +117,21 @@ class Lab:
         frames = frames_for(self.budget_s / len(every), frame_s)
         return [Job(Subject(cnn, self.platform, device), design, frames) for design in every]
 
+    def together(self) -> list[Job]:
+        """The runs of each network on several devices; none where there is one. Of different hosts, where there are."""
+        hosts = [device.host for device in self.platform.devices]
+        first = [hosts.index(host) for host in dict.fromkeys(hosts)]
+        rest = [device for device in range(len(hosts)) if device not in first]
+        devices = sorted([*first, *rest][:MOST_DEVICES])
+        return [job for cnn in self.cnns for job in self._together(cnn, devices)] if len(devices) > 1 else []
+
+    def _together(self, cnn: Cnn, devices: list[int]) -> list[Job]:
+        subject = Subject(cnn, self.platform, devices[0])
+        guessed = [(design, guessed_s(subject, design)) for design in together(cnn.graph, devices, self.seed)]
+        quick = [(design, time_s) for design, time_s in guessed if (WARMUP + LEAST) * time_s <= TOGETHER_S]
+        chosen = (quick or guessed[-1:])[:TOGETHER]
+        return [Job(subject, design, frames_for(self.budget_s / FEWEST, time_s)) for design, time_s in chosen]
+
     def measure(self, job: Job) -> Run:
         """One run, now, whatever has been measured."""
         return run(job, self.place, self.folder, self.timeout_s)
@@ -167,11 +184,15 @@ def check_place(out: Path, platform: Path, check: bool) -> None:
 
 @dataclass(frozen=True)
 class Measured:
-    """All that was measured. runs: type → all its runs, of all networks; links: of all pairs that were measured"""
+    """All that was measured.
+
+    runs: type → all its runs, of all networks; links: of all pairs that were measured; together: on several devices
+    """
 
     types: tuple[Type, ...]
     runs: dict[str, list[Run]]
     links: tuple[LinkSample, ...]
+    together: tuple[Run, ...]
 
 
 def measured(lab: Lab) -> Measured:
@@ -190,7 +211,8 @@ def measured(lab: Lab) -> Measured:
     }
     found = iter(lab.runs([job for of_type in jobs.values() for job in of_type]))
     runs = {name: [next(found) for _ in of_type] for name, of_type in jobs.items()}
-    return Measured(tuple(types), runs, tuple(lab.links()))
+    links = lab.links()
+    return Measured(tuple(types), runs, tuple(links), tuple(lab.runs(lab.together())))
 
 
 def drifts(lab: Lab) -> list[Drift]:

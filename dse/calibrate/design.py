@@ -36,6 +36,10 @@ CUTS: tuple[tuple[int, tuple[float, ...]], ...] = (
 """Kind of split, and where it cuts, as parts of the whole."""
 
 
+SWITCHES = (64, 32, 16, 8, 4, 2)
+"""How often the work goes from one device to another in a mapping of several, if that does not take too long."""
+
+
 @dataclass(frozen=True)
 class Design:
     """One bundle to be measured.
@@ -61,6 +65,22 @@ def designs(graph: Graph, device: int, seed: int) -> list[Design]:
     for each in (whole(graph, device), *pieces[:3], *splits[:4], *pieces[3:], *splits[4:]):
         found.setdefault((each.mapping, each.borders), each)
     return list(found.values())
+
+
+def together(graph: Graph, devices: Sequence[int], seed: int) -> Iterator[Design]:
+    """A network on several devices, which hand it to and fro, ever less often.
+
+    What messages cost a rank is seen here, besides what they cost alone: it notices them late, and its caches are cold.
+    """
+    for switches in SWITCHES:
+        draw = random.Random(f"{graph.name}/{seed}/{switches}")
+        borders = set(draw.sample(range(1, len(graph.layers)), min(switches, len(graph.layers) - 1)))
+        on, row = devices[0], []
+        for layer in graph.layers:
+            if layer.index in borders:
+                on = draw.choice([device for device in devices if device != on])
+            row.append(on)
+        yield Design(f"together, {len(borders)} switches", Mapping.whole(graph, row))
 
 
 def _partitions(graph: Graph, device: int, seed: int) -> Iterator[Design]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from statistics import median
 
 from blake3 import blake3
 
@@ -21,14 +21,17 @@ from dse.calibrate.design import Design
 from dse.calibrate.links import LinkBundle, read
 from dse.inputs import Cnn
 from model.graph import Graph, Tensor
+from model.held_weights import held_weights
 from model.link_costs import LinkSample
 from model.platform import Platform
 from model.priced import Priced, priced
-from model.samples import SEGMENT, Footing, PartOf, Run, Sample
+from model.samples import SEGMENT, Arrival, Footing, PartOf, Run, Sample
+from runtime import plan as plans
 from runtime.bench import Runner, measured
 from runtime.options import Options
-from runtime.plan import Plan
+from runtime.plan import Plan, RankPlan, Recv
 from runtime.trace import COMPUTE, Trace
+from runtime.transfers import Transfer, transfers
 
 WARMUP = 2
 LEAST, MOST = 3, 200
@@ -80,12 +83,13 @@ class Job:
         cnn, platform, device = self.subject.cnn, self.subject.platform, self.subject.device
         shards = [(s.layer, s.start, s.stop, s.axis) for s in self.design.mapping.shards]
         network = [cnn.source.blake3, cnn.folded, sorted(cnn.shapes.items())]
-        place = [platform.devices[device].name, described(platform, device)]
-        of = [place, network, self.design.what, shards, self.design.borders]
+        place = [[platform.devices[d].name, described(platform, d)] for d in (self.design.mapping.devices or [device])]
+        of = [place[0] if len(place) == 1 else place, network, self.design.what, shards, self.design.borders]
         return blake3(json.dumps(of).encode()).hexdigest(16)
 
     def __str__(self) -> str:
-        return f"{self.subject.cnn.graph.name} on {self.subject.name}: {self.design.what}"
+        names = [self.subject.platform.devices[d].name for d in self.design.mapping.devices]
+        return f"{self.subject.cnn.graph.name} on {', '.join(names)}: {self.design.what}"
 
 
 def frames_for(budget_s: float, frame_s: float) -> int:
@@ -116,6 +120,7 @@ def run(job: Job, place: Place, folder: Path, timeout_s: float) -> Run:
         latencies_s=tuple(round(time_s, 9) for time_s in trace.latencies_s),
         ranks=footings(subject, design, plan, trace),
         samples=samples(cnn.graph, plan, trace),
+        arrivals=arrivals(plan, trace),
     )
 
 
@@ -154,7 +159,10 @@ def samples(graph: Graph, plan: Plan, trace: Trace) -> tuple[Sample, ...]:
 
 def footings(subject: Subject, design: Design, plan: Plan, trace: Trace) -> tuple[Footing, ...]:
     """What each rank held and took."""
-    accounts = {row["device"]: row for row in _accounts(subject, design)}
+    platform, found = _priced(subject, design)
+    accounts = {row["device"]: row for row in found.devices(platform)}
+    weights = held_weights(subject.cnn.graph, found)
+    held = {device.name: each for device, each in zip(platform.devices, weights, strict=True)}
     return tuple(
         Footing(
             device=rank.device,
@@ -166,20 +174,55 @@ def footings(subject: Subject, design: Design, plan: Plan, trace: Trace) -> tupl
             peak_bytes=usage.peak_bytes,
             memory=usage.memory,
             processor_s=round(usage.processor_s / len(trace.frames), 9),
+            weights_of=held[rank.device].by_kind,
+            largest_bytes=held[rank.device].largest_bytes,
         )
         for rank, usage in zip(plan.ranks, trace.ranks, strict=True)
     )
 
 
+def arrivals(plan: Plan, trace: Trace) -> tuple[Arrival, ...]:
+    """The messages of a frame, by receiver, in the order in which they are waited for."""
+    index = {each.file: k for k, each in enumerate(each for rank in plan.ranks for each in rank.runs if each.parts)}
+    found: dict[tuple[int, int, int], list[Transfer]] = defaultdict(list)
+    for frame in trace.frames:
+        for message in transfers(frame):
+            found[*message.link, message.wait.tag].append(message)
+    after = {key: file for rank in plan.ranks for key, file in _awaited(rank).items()}
+    devices = {rank.rank: rank.device for rank in plan.ranks}
+    return tuple(
+        Arrival(
+            devices[source],
+            devices[target],
+            seen[0].send.size_bytes,
+            index.get(after.get((source, target, tag), "")),
+            _took_s(seen),
+        )
+        for (source, target, tag), seen in sorted(found.items())
+    )
+
+
+def _awaited(rank: RankPlan) -> dict[tuple[int, int, int], str]:
+    """Message → file of the segment that the rank runs next."""
+    found: dict[tuple[int, int, int], str] = {}
+    waiting: list[tuple[int, int, int]] = []
+    for step in rank.steps:
+        if isinstance(step, Recv):
+            waiting.append((step.source, rank.rank, step.tag))
+        elif isinstance(step, plans.Run):
+            found |= dict.fromkeys(waiting, step.file)
+            waiting = []
+    return found
+
+
+def _took_s(seen: Sequence[Transfer]) -> float | None:
+    awaited = [message.stop_s - message.start_s for message in seen if message.wait.start_s < message.start_s]
+    return round(median(awaited), 9) if 2 * len(awaited) > len(seen) else None
+
+
 def guessed_s(subject: Subject, design: Design) -> float:
     """Seconds of a frame by coefficients that are nobody's, often wrong by several times."""
     return _priced(subject, design)[1].latency_s
-
-
-def _accounts(subject: Subject, design: Design) -> list[dict[str, Any]]:
-    """What the devices hold by the account of ``model.spending``, which coefficients have no part in."""
-    platform, found = _priced(subject, design)
-    return found.devices(platform)
 
 
 def _priced(subject: Subject, design: Design) -> tuple[Platform, Priced]:

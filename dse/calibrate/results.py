@@ -11,11 +11,13 @@ from dse.calibrate.command import SAMPLES, Lab, Measured, Type
 from dse.calibrate.link_keys import host_keys, unit_fields
 from model import coefficients, fitting, link_fit
 from model.coefficients import Coefficients, UnitCost
+from model.fit_waiting import fit_waiting
 from model.fitting import Report
 from model.link_costs import LinkCosts
 from model.platform_edit import edited
 from model.platform_file import Sheet
 from model.samples import Run
+from model.segment_time import Network
 from runtime.frames import save_text
 
 DECLARED = "declared"
@@ -41,7 +43,9 @@ def result(lab: Lab, found: Measured) -> Result:
         for device in board.devices
     }
     links = link_fit.fit(found.links, labels, lab.seed) if found.links else None
-    fits = {type_.name: _fitted(lab, type_, found.runs[type_.name], links) for type_ in found.types}
+    fits = {type_.name: _fitted(lab, type_, found, links) for type_ in found.types}
+    if links:
+        fits = _with_waiting(lab, found, fits, links, labels)
     reports = {device: report for of in fits.values() for device, (_, report) in of.items()}
     sets = tuple(_set(lab, type_, found.runs[type_.name], fits[type_.name]) for type_ in found.types)
     return Result(sets, reports, links, edited(lab.text, _changes(lab, found.types, links)))
@@ -58,16 +62,41 @@ def _label(type_: str, unit: str) -> str:
     return f"{type_} {unit}"
 
 
-def _fitted(lab: Lab, type_: Type, runs: Sequence[Run], links: LinkCosts | None) -> dict[str, tuple[UnitCost, Report]]:
+Fits = dict[str, dict[str, tuple[UnitCost, Report]]]
+"""Type → device → its coefficients and their report."""
+
+
+def _with_waiting(lab: Lab, found: Measured, fits: Fits, links: LinkCosts, labels: Mapping[str, str]) -> Fits:
+    """What messages cost besides, as runs on several devices show it."""
+    alike = {lab.platform.devices[d].name: (type_, lab.platform.devices[d].unit) for type_ in found.types
+             for board in type_.boards for d in board.devices}  # fmt: skip
+    of_unit = {
+        (type_.name, lab.platform.devices[d].unit): fits[type_.name][lab.platform.devices[d].name][0]
+        for type_ in found.types for d in type_.devices
+    }  # fmt: skip
+    units = {name: of_unit[type_.name, unit] for name, (type_, unit) in alike.items()}
+    networks = {cnn.graph.name: Network(cnn.graph) for cnn in lab.cnns}
+    waiting = fit_waiting(found.together, networks, units, links, labels)
+    return {
+        type_: {name: (replace(unit, **vars(waiting[labels[name]])), report) for name, (unit, report) in of.items()}
+        for type_, of in fits.items()
+    }
+
+
+def _fitted(lab: Lab, type_: Type, found: Measured, links: LinkCosts | None) -> dict[str, tuple[UnitCost, Report]]:
     """Device → its coefficients and their report."""
-    graphs, found = {cnn.graph.name: cnn.graph for cnn in lab.cnns}, {}
+    graphs, fits = {cnn.graph.name: cnn.graph for cnn in lab.cnns}, {}
+    alike = {
+        lab.platform.devices[d].name: lab.platform.devices[d].unit for board in type_.boards for d in board.devices
+    }
     for device in (lab.platform.devices[index] for index in type_.devices):
-        mine = [replace(run, samples=run.evened) for run in runs if run.device == device.name]
+        runs = [replace(run, samples=run.evened) for run in found.runs[type_.name] if run.device == device.name]
+        ranks = [rank for run in found.together for rank in run.ranks if alike.get(rank.device) == device.unit]
         unit = coefficients.load(_declared(device.coefficients)).unit(device.unit)
-        fit = fitting.fit(graphs, mine, replace(unit, threads=device.threads))
+        fit = fitting.fit(graphs, runs, replace(unit, threads=device.threads), others=ranks)
         messages: dict[str, Any] = unit_fields(links, _label(type_.name, device.unit)) if links else {}
-        found[device.name] = (replace(fit.unit, **messages), fit.report)
-    return found
+        fits[device.name] = (replace(fit.unit, **messages), fit.report)
+    return fits
 
 
 def _declared(name: str) -> str:

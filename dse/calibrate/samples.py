@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from model.link_costs import LinkSample
-from model.samples import SEGMENT, Footing, PartOf, Run, Sample
+from model.samples import SEGMENT, Arrival, Footing, PartOf, Run, Sample
 from runtime.errors import CleaveError
 from runtime.trace import Memory
 
@@ -37,9 +37,12 @@ class Store:
 
     def add(self, kind: str, body: dict[str, Any]) -> None:
         """One line more, in one write: whatever happens, it is in the file or it is not."""
-        line = {"kind": kind, **body}
-        self._write(line)
-        self.lines.append(line)
+        self.lines.append({"kind": kind, **body})  # before: whoever stops this while it is written finds it in both
+        try:
+            self._write(self.lines[-1])
+        except CleaveError:
+            self.lines.pop()
+            raise
 
     def of_kind(self, kind: str) -> list[dict[str, Any]]:
         """Bodies of one kind."""
@@ -126,12 +129,14 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def _run(body: dict[str, Any]) -> Run:
-    plain = {key: value for key, value in body.items() if key not in ("kind", "ranks", "samples", "latencies_s")}
+    lists = ("latencies_s", "ranks", "samples", "arrivals")
+    plain = {key: value for key, value in body.items() if key not in ("kind", *lists)}
     return Run(
         **plain,
         latencies_s=tuple(body["latencies_s"]),
         ranks=tuple(_footing(rank) for rank in body["ranks"]),
         samples=tuple(_sample(sample) for sample in body["samples"]),
+        arrivals=tuple(Arrival(**arrival) for arrival in body.get("arrivals", ())),
     )
 
 

@@ -56,6 +56,7 @@ THESIS = {
 }
 """Mean error and Spearman of the thesis' tables 3 and 6: AlexNet, VGG-16, DenseNet-121."""
 OF = ("latency", "period", "memory", "busy")
+NOT_IN_THESIS = ("send_s", "receive_s", "late_s", "late_s_per_byte", "wake_s", "wake_s_per_byte")
 MODELS = ("simulated", "analytical", "thesis")
 WORST = 5
 
@@ -169,7 +170,7 @@ def _plain(graph: Graph, unit: coefficients.UnitCost) -> coefficients.UnitCost:
         macs, seconds = np.sum(work.get(kind, [(0.0, 0.0)]), axis=0)
         rate = macs / seconds / unit.frequency_hz if seconds else cost.macs_per_cycle
         layers[kind] = replace(cost, macs_per_cycle=rate, overhead_s=0.0, s_per_byte=0.0)
-    return replace(unit, layers=layers, kernels={}, gains={}, send_s=0.0, receive_s=0.0)
+    return replace(unit, layers=layers, kernels={}, gains={}, **dict.fromkeys(NOT_IN_THESIS, 0.0))
 
 
 def measured(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int, access: list[str]) -> dict[str, Any]:

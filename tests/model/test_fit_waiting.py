@@ -1,0 +1,142 @@
+"""What messages cost a rank that waits, found again from runs that are made of known figures."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from codegen.zoo import cached
+from model import coefficients
+from model.coefficients import Coefficients, UnitCost
+from model.fit_memory import fit_memory
+from model.fit_waiting import Waiting, fit_waiting
+from model.graph import Graph
+from model.held_weights import held_weights
+from model.link_fit import fit as fit_links
+from model.load import load
+from model.mapping import Mapping, extent
+from model.platform import Platform
+from model.priced import priced
+from model.samples import Arrival, Footing, PartOf, Run, Sample
+from model.segment_time import Clock, Network
+from model.simulated import simulated
+from model.spending import COMPUTE
+from runtime.trace import Memory
+from tests.model.test_link_fit import TYPES, Truth
+from tests.tiny_cnn import graph_of, six_layers
+
+NAMES = [*TYPES][:2]
+KNOWN = Waiting(late_s=40e-6, late_s_per_byte=20e-12, wake_s=15e-6, wake_s_per_byte=50e-12)
+UNIT = coefficients.load("generic").unit("cpu")
+MB = 10**6
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return load(cached("squeezenet"))
+
+
+def made_up(graph: Graph, waiting: Waiting, waited: float = 1.0, noise: float = 0.0, outliers: float = 0.0) -> Run:
+    """A layer a segment, on two devices in turn; a message before each. waited: part of the messages that are"""
+    clock, rng, truth = Clock(Network(graph), UNIT), np.random.default_rng(5), Truth()
+    samples, arrivals = [], []
+    for layer in graph.layers:
+        device, size = NAMES[layer.index % 2], int(rng.integers(1000, 2_000_000))
+        parts = (PartOf(layer.index, 1, 0, extent(graph, layer, 1)),)
+        late, wake = (a + b * size for a, b in ((waiting.late_s, waiting.late_s_per_byte),
+                                                (waiting.wake_s, waiting.wake_s_per_byte)))  # fmt: skip
+        off = float(rng.normal()) * noise + (rng.random() < outliers) * 2e-3
+        samples.append(Sample("segment", device, graph.name, parts, (clock.seconds(parts) + wake + off,) * 5))
+        took = truth.whole(size) + late + off if rng.random() < waited else None
+        arrivals.append(Arrival(NAMES[(layer.index + 1) % 2], device, size, layer.index, took))
+    times = (sum(s.time_s for s in samples),)
+    return Run(
+        "k", "d", graph.name, "python", "", "together", "", "h", "", {}, times, (), tuple(samples), tuple(arrivals)
+    )
+
+
+def found(graph: Graph, *runs: Run) -> Waiting:
+    links, units = fit_links(Truth().samples(), TYPES), dict.fromkeys(NAMES, UNIT)
+    return fit_waiting(runs, {graph.name: Network(graph)}, units, links, TYPES)["small"]
+
+
+def test_what_messages_cost_comes_back(graph: Graph) -> None:
+    seen = [*vars(found(graph, made_up(graph, KNOWN))).values()]
+    assert seen[2:] == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte], rel=1e-3)
+    assert seen[:2] == pytest.approx(
+        [KNOWN.late_s, KNOWN.late_s_per_byte], rel=0.2
+    )  # what the link takes is fitted, too
+
+
+def test_a_few_that_are_far_off_change_little(graph: Graph) -> None:
+    seen = found(graph, made_up(graph, KNOWN, noise=3e-6, outliers=0.1))
+    assert [*vars(seen).values()] == pytest.approx([*vars(KNOWN).values()], rel=0.5)
+
+
+def test_messages_that_nobody_waits_for_are_not_late(graph: Graph) -> None:
+    seen = found(graph, made_up(graph, KNOWN, waited=0.0))
+    assert (seen.late_s, seen.late_s_per_byte) == (0, 0)
+    assert seen.wake_s == pytest.approx(KNOWN.wake_s, rel=1e-3)
+
+
+def test_nothing_is_told_where_nothing_was_sent(graph: Graph) -> None:
+    assert found(graph) == found(graph, replace(made_up(graph, KNOWN), arrivals=())) == Waiting()
+
+
+def cluster(unit: UnitCost, folder: Path) -> Platform:
+    (folder / "made.json").write_text(Coefficients("made", True, "", {"cpu": unit}).to_json())
+    lines = [f"h{i}, slots=0, threads=1, coefficients=made.json" for i in range(2)]
+    return Platform.parse("\n".join(lines), str(folder / "two.txt"))
+
+
+def test_a_frame_takes_so_much_longer_a_message(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, six_layers())
+    mapping = Mapping.whole(graph, [0] * 3 + [1] * (len(graph.layers) - 3))
+    (tmp_path / "waiting").mkdir()
+    plain, waiting = (
+        simulated(graph, cluster(unit, folder), mapping, 1, 0).price
+        for unit, folder in ((UNIT, tmp_path), (replace(UNIT, **vars(KNOWN)), tmp_path / "waiting"))
+    )
+    sent = float(plain.ledger.size[: plain.messages.out_ptr[plain.shards.ptr[-1]]].sum())
+    wake = KNOWN.wake_s + KNOWN.wake_s_per_byte * sent
+    late = KNOWN.late_s + KNOWN.late_s_per_byte * sent
+    assert waiting.latency_s - plain.latency_s == pytest.approx(late + wake, rel=1e-6)
+    assert waiting.account[1, COMPUTE] - plain.account[1, COMPUTE] == pytest.approx(wake, rel=1e-6)
+    assert waiting.account[0, COMPUTE] == plain.account[0, COMPUTE]
+
+
+# --- memory, by what holds it ---
+
+
+def rank(draw: random.Random) -> Footing:
+    """50 MB and 2.5 bytes a byte of weights of convolutions, 1.1 of others; the largest are there twice for a while."""
+    weights = {"conv_im2col": draw.uniform(0, 80) * MB, "fc": draw.uniform(0, 200) * MB}
+    largest = draw.uniform(0.3, 0.9) * weights["fc"]
+    held = 2.5 * weights["conv_im2col"] + 1.1 * weights["fc"] + 1.0 * largest
+    memory = Memory(50 * MB, 0, 0, 0, 0)
+    total = sum(weights.values())
+    return Footing("d", total, 0.0, 0.0, 0.0, 1, 60 * MB + round(held), memory, 0.0, weights, largest)
+
+
+def test_weights_count_as_their_kernels_keep_them_and_the_largest_once_more() -> None:
+    draw = random.Random(1)
+    unit, error = fit_memory([rank(draw) for _ in range(30)], UNIT)
+    assert unit.memory_kinds == pytest.approx({"conv_im2col": 2.5, "fc": 1.1}, rel=0.03)
+    assert unit.memory_largest == pytest.approx(1.0, rel=0.05)
+    assert error is not None
+    assert error < 0.01
+    assert json.loads(Coefficients("x", True, "", {"cpu": unit}).to_json())["units"]["cpu"]["memory_kinds"]
+
+
+def test_weights_by_kind_are_all_weights_of_a_device(graph: Graph) -> None:
+    platform = Platform.parse("\n".join(f"h{i}, slots=0" for i in range(3)), "three")
+    draw = random.Random(2)
+    price = priced(graph, platform, Mapping.whole(graph, [draw.randrange(3) for _ in graph.layers]))
+    for row, held in zip(price.devices(platform), held_weights(graph, price), strict=True):
+        assert sum(held.by_kind.values()) == pytest.approx(row["weights_bytes"])
+        assert 0 < held.largest_bytes <= row["weights_bytes"]
