@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,12 +13,23 @@ from typing import Annotated
 
 import typer
 
+from dse.ready import Ready
 from model.platform import Platform
-from runtime.deploy.cluster import Cluster, cluster
+from runtime.deploy.cluster import Cluster, cluster, refused
+from runtime.deploy.far.facts import hardware, version
 from runtime.deploy.keys import trust
 from runtime.deploy.parcel import pack
 from runtime.deploy.target import WORK, DeployError, Target
 from runtime.errors import CleaveError
+from runtime.launch import Mpirun, read_plan
+from runtime.launch import run as run_here
+
+HERE = ("localhost", "127.0.0.1", "::1")
+"""Addresses of hosts whose devices are measured without SSH."""
+
+TrustOption = Annotated[
+    str, typer.Option("--trust", help="How hosts let mpirun in: key (made for this run), or existing")
+]
 
 
 @dataclass(frozen=True)
@@ -98,3 +109,26 @@ def targets(platform: Platform, access: Access) -> list[Target]:
         )
         for host in platform.hosts
     ]
+
+
+def placed(platform: Platform, access: Access, trusting: str, bundle: Path) -> AbstractContextManager[Ready]:
+    """Bring a bundle to its hosts; one whose hosts are all this machine is there."""
+    here = all(rank.address in HERE for rank in read_plan(bundle).ranks)
+    return _here(bundle) if here else _there(platform, access, trusting, bundle)
+
+
+@contextmanager
+def _there(platform: Platform, access: Access, trusting: str, bundle: Path) -> Iterator[Ready]:
+    with connected(bundle, platform, access) as hosts:
+        verdicts = hosts.check(mixed=access.mixed)
+        refused(verdicts)
+        facts = {v.host: {**v.raw["hardware"], "open mpi": str(v.raw["open mpi"])} for v in verdicts}
+        with hosts.session(hosts.upload(), trusting) as session:
+            yield Ready(session.run, facts[verdicts[0].host], facts)
+
+
+@contextmanager
+def _here(bundle: Path) -> Iterator[Ready]:
+    facts = {**hardware(), "open mpi": str(version(Mpirun.find().path))}
+    hosts = {rank.host: facts for rank in read_plan(bundle).ranks}
+    yield Ready(lambda options, time_s: run_here(bundle, options, timeout_s=time_s), facts, hosts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,10 +17,9 @@ from dse import show_calibrated as shown
 from dse.calibrate import command as job
 from dse.calibrate import results
 from dse.calibrate.command import SAMPLES, Lab, Measured
-from dse.calibrate.measure import Ready
 from dse.calibrate.samples import Store, opened
 from dse.calibrate.tried import tried
-from dse.cli_access import Access, connected
+from dse.cli_access import Access, TrustOption, placed
 from dse.cli_group import grouped
 from dse.cli_options import (
     DryRunOption,
@@ -36,15 +35,8 @@ from dse.cli_options import (
 from dse.cli_progress import working
 from dse.inputs import Cnn, read_cnn
 from model.platform import Platform, find, text_of
-from runtime.deploy.cluster import refused
-from runtime.deploy.far.facts import hardware, version
 from runtime.deploy.session import OWN_KEY, TRUSTS
 from runtime.errors import CleaveError
-from runtime.launch import Mpirun, read_plan
-from runtime.launch import run as run_here
-
-HERE = ("localhost", "127.0.0.1", "::1")
-"""Addresses of hosts whose devices are measured without SSH."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +74,7 @@ def calibrate(
         bool, typer.Option("--check", help="Only measure the whole networks again: does the calibration still hold?")
     ] = False,
     access: Access,
-    trusting: Annotated[
-        str, typer.Option("--trust", help="How hosts let mpirun in: key (made for this run), or existing")
-    ] = OWN_KEY,
+    trusting: TrustOption = OWN_KEY,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -109,7 +99,7 @@ def calibrate(
             platform=cluster,
             text=text,
             store=store,
-            place=partial(_place, cluster, access, trusting),
+            place=partial(placed, cluster, access, trusting),
             tell=tell,
             folder=out,
             budget_s=effort.budget,
@@ -151,25 +141,3 @@ def _way_on(store: Store) -> list[str]:
     count = len(store.lines)
     made = "the 1 run that was made" if count == 1 else f"the {count} runs that were made"
     return [f"{store.path} keeps {made}; the same command goes on from there"] if count else []
-
-
-def _place(platform: Platform, access: Access, trusting: str, bundle: Path) -> AbstractContextManager[Ready]:
-    """Bring a bundle to its hosts; one whose hosts are all this machine is there."""
-    here = all(rank.address in HERE for rank in read_plan(bundle).ranks)
-    return _here(bundle) if here else _there(platform, access, trusting, bundle)
-
-
-@contextmanager
-def _there(platform: Platform, access: Access, trusting: str, bundle: Path) -> Iterator[Ready]:
-    with connected(bundle, platform, access) as hosts:
-        verdicts = hosts.check(mixed=access.mixed)
-        refused(verdicts)
-        raw = verdicts[0].raw
-        with hosts.session(hosts.upload(), trusting) as session:
-            yield Ready(session.run, {**raw["hardware"], "open mpi": str(raw["open mpi"])})
-
-
-@contextmanager
-def _here(bundle: Path) -> Iterator[Ready]:
-    facts = {**hardware(), "open mpi": str(version(Mpirun.find().path))}
-    yield Ready(lambda options, time_s: run_here(bundle, options, timeout_s=time_s), facts)

@@ -15,7 +15,7 @@ from rich.console import Console
 from codegen.bundle import check_source
 from codegen.verify import Verification, verify
 from dse import show
-from dse.cli_access import Access, connected
+from dse.cli_access import Access, TrustOption, connected
 from dse.cli_bundle import Loss, Recipe, ready, stays_here
 from dse.cli_group import grouped
 from dse.cli_options import (
@@ -153,9 +153,7 @@ def bench(
         bool, typer.Option("--verify/--no-verify", help="On a platform: compare with the whole model too")
     ] = True,
     keep: Keep,
-    trusting: Annotated[
-        str, typer.Option("--trust", help="How hosts let mpirun in: key (made for this run), or existing")
-    ] = OWN_KEY,
+    trusting: TrustOption = OWN_KEY,
     recipe: Recipe,
     loss: Loss,
     access: Access,

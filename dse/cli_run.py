@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from codegen.render import TARGETS
 from dse import run as job
 from dse import show
 from dse.chromosomes import KINDS, SHARES
+from dse.cli_access import HERE, Access, TrustOption, placed, targets
 from dse.cli_group import grouped
 from dse.cli_options import (
     DryRunOption,
@@ -28,10 +30,13 @@ from dse.cli_options import (
     print_json,
 )
 from dse.cli_progress import searching
+from dse.closing.loop import Limits
 from dse.evaluation import BOTH, EVALUATORS, OBJECTIVES
 from dse.search import Settings
 from model.platform import Platform
+from runtime.deploy.session import OWN_KEY, TRUSTS
 from runtime.errors import CleaveError
+from runtime.launch import Mpirun
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,33 @@ class Effort:
         return Settings(self.population, self.generations, self.seed, _objectives(self.objectives), evaluator=evaluator)
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What is measured on the cluster, as options say it."""
+
+    measure: Annotated[
+        int | None, typer.Option(min=1, help="Measure so many mappings, and search on with what they teach")
+    ] = None
+    measure_budget: Annotated[
+        float | None, typer.Option(min=0, metavar="SECONDS", help="Begin no more of them after this time")
+    ] = None
+    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Most seconds of each run")] = 600.0
+    trusting: TrustOption = OWN_KEY
+
+    def measuring(self, cluster: Platform, access: Access) -> job.Measuring | None:
+        """``CleaveError`` for options that cannot be, and where nothing can run here though hosts are here."""
+        if self.measure is None:
+            if self.measure_budget is not None:
+                raise CleaveError("--measure-budget says how long is measured: add --measure N")
+            return None
+        one_of("--trust", self.trusting, TRUSTS)
+        targets(cluster, access)
+        if any(host.address in HERE for host in cluster.hosts):
+            Mpirun.find()
+        place = partial(placed, cluster, access, self.trusting)
+        return job.Measuring(Limits(self.measure, self.measure_budget), place, self.timeout)
+
+
 @grouped
 def run(
     network: Network,
@@ -81,6 +113,8 @@ def run(
     out: Annotated[Path | None, typer.Option("--out", help="Result folder [runs/CNN-PLATFORM]")] = None,
     way: Way,
     effort: Effort,
+    measured: Measured,
+    access: Access,
     target: TargetOption = "python",
     check: Annotated[bool, typer.Option("--verify/--no-verify", help="Run every bundle here and compare")] = True,
     force: ForceOption = False,
@@ -95,6 +129,7 @@ def run(
     coding = way.coding(cluster)
     job.check_place(out, force)
     job.check_target(cluster, target)
+    measuring = measured.measuring(cluster, access)
     if check:
         job.check_mpi()
     encoding, _ = job.prepare(loaded, cluster, coding)
@@ -105,7 +140,17 @@ def run(
         return
     with searching(say, settings) as (step, tell):
         outcome = job.run(
-            loaded, cluster, coding, settings, out, target=target, force=force, check=check, progress=step, say=tell
+            loaded,
+            cluster,
+            coding,
+            settings,
+            out,
+            target=target,
+            force=force,
+            check=check,
+            measuring=measuring,
+            progress=step,
+            say=tell,
         )
     if as_json:
         print_json(json.loads((out / "summary.json").read_text()))

@@ -9,10 +9,10 @@ from dse.chromosomes import Chromosome, Coding, decode, scratch
 from dse.chromosomes import room as room_for_shards
 from model import pricing, simulation, spending
 from model.arrays import GraphArrays, Ints
-from model.compiled import on_all_cores, released
+from model.compiled import inlined, on_all_cores, released
 from model.costs import CostArrays
-from model.lowering import Room, lower, messages, room
-from model.spending import ENERGY, MEMORY
+from model.lowering import Messages, Room, Shards, lower, messages, room
+from model.spending import COMPUTE, ENERGY, MEMORY, Ledger
 from runtime.bench import FRAMES, WARMUP
 
 OBJECTIVES = ("latency_s", "energy_j", "memory_bytes", "period_s")
@@ -27,6 +27,14 @@ STREAM = WARMUP + FRAMES
 CHUNK = 256
 """Individuals that share one thread's working memory, at most."""
 
+MESSAGES, BYTES, SEGMENTS, COMPUTING = range(4)
+"""Columns of traits: how many, how many in all messages, how many, then the seconds that each device computes."""
+
+
+def traits(chromosome: Chromosome, count: int) -> NDArray[np.float64]:
+    """Room for those of so many individuals: ``(n, COMPUTING + devices)``."""
+    return np.zeros((count, COMPUTING + chromosome.coding.devices))
+
 
 def evaluate(
     chromosome: Chromosome,
@@ -34,10 +42,12 @@ def evaluate(
     genes: NDArray[np.integer],
     evaluator: str = ANALYTICAL,
     period: bool = True,
+    found: NDArray[np.float64] | None = None,
 ) -> tuple[NDArray, NDArray]:
     """Score ``(n, n_genes)`` int genes.
 
     period: with the simulator: simulate a stream for it, too; otherwise it is the analytical one
+    found:  room for their traits, which are filled in
 
     Returns ``(n, 4)`` float scores, see ``OBJECTIVES``, and ``(n,)`` bytes by which the fullest memory overflows
     (at most 0 when the mapping fits, -inf when no limit is stated). Equal genes give equal bits on any number of
@@ -47,7 +57,8 @@ def evaluate(
     scores, excess = np.empty((len(genes), len(OBJECTIVES))), np.empty(len(genes))
     size = room(chromosome.g, chromosome.most, chromosome.coding.devices)
     frames = 0 if evaluator == ANALYTICAL else STREAM if period else 1
-    known = (chromosome.g, chromosome.coding, costs, chromosome.most, size, frames, genes, scores, excess)
+    found = traits(chromosome, 0) if found is None else found
+    known = (chromosome.g, chromosome.coding, costs, chromosome.most, size, frames, genes, scores, excess, found)
     on_all_cores(lambda first, last: _evaluate(*known, first, last), len(genes), CHUNK)
     return scores, excess
 
@@ -63,10 +74,14 @@ def _evaluate(
     genes: Ints,
     scores: NDArray[np.float64],
     excess: NDArray[np.float64],
+    found: NDArray[np.float64],
     first: int,
     last: int,
 ) -> None:
-    """Individuals ``first`` to ``last``. frames: of the stream that is simulated; 1: none; 0: nothing is"""
+    """Individuals ``first`` to ``last``. frames: of the stream that is simulated; 1: none; 0: nothing is
+
+    found: traits are asked for where it has rows
+    """
     shards, work = room_for_shards(most), scratch(g, coding)
     sent, book, desk = messages(size), spending.ledger(size), pricing.desk(costs)
     stage = simulation.stage(size, costs, frames)
@@ -86,3 +101,15 @@ def _evaluate(
         scores[i, 1] = spending.largest(book, ENERGY)
         scores[i, 2] = spending.largest(book, MEMORY)
         excess[i] = spending.excess(costs, book)
+        if len(found) > 0:
+            _note(shards, sent, book, found[i])
+
+
+@inlined
+def _note(shards: Shards, sent: Messages, book: Ledger, out: NDArray[np.float64]) -> None:
+    """Traits of what is in the ledger."""
+    messages = sent.out_ptr[shards.ptr[len(shards.ptr) - 1]]
+    out[MESSAGES] = messages
+    out[BYTES] = np.sum(book.size[:messages])
+    out[SEGMENTS] = np.sum(book.segments)
+    out[COMPUTING:] = book.account[:, COMPUTE]

@@ -19,6 +19,7 @@ from model.boxes import CHANNELS
 from model.graph import Graph
 from model.mapping import NEIGHBOUR, Mapping, Shard, extent
 from model.platform import Platform
+from runtime.trace import MEASURED, PREDICTED
 
 UNITS = {
     "latency_s": ("latency", "ms", 1e3),
@@ -91,7 +92,21 @@ def from_compact(graph: Graph, entries: Sequence[Any]) -> Mapping:
 def _row(index: int, front: Front, mapping: Mapping, graph: Graph) -> dict[str, Any]:
     scores = {name: float(front.scores[index, k]) for k, name in enumerate(OBJECTIVES)}
     split = sum(len(row) > 1 for row in mapping.by_layer(len(graph.layers)))
-    return {"point": index, **scores, "devices": len(mapping.devices), "split_layers": split}
+    return {"point": index, **scores, "devices": len(mapping.devices), "split_layers": split, **_sources(index, front)}
+
+
+def _sources(index: int, front: Front) -> dict[str, Any]:
+    """Where anything was measured: whether each score was, ``latency: measured``, and what the model alone says."""
+    if front.measured is None or front.predicted is None:
+        return {}
+    words = {name: MEASURED if name in known(front.measured[index]) else PREDICTED for name in OBJECTIVES}
+    said = {f"predicted_{name}": float(front.predicted[index, k]) for k, name in enumerate(OBJECTIVES)}
+    return {**{name.rpartition("_")[0]: word for name, word in words.items()}, **said}
+
+
+def known(values: np.ndarray) -> dict[str, float]:
+    """(4,) figures by objective, without those that are NaN: there are none."""
+    return {name: float(v) for name, v in zip(OBJECTIVES, values, strict=True) if not np.isnan(v)}
 
 
 def write_convergence(folder: Path, front: Front) -> None:
@@ -123,6 +138,9 @@ def plot_front(path: Path, front: Front, objectives: Sequence[str], best: dict[s
         axes = figure.add_subplot(1, len(pairs), k + 1)
         x, y = (front.scores[:, OBJECTIVES.index(o)] * UNITS[o][2] for o in (a, b))
         axes.scatter(x, y, s=14, color="0.55", label="front")
+        if front.measured is not None:
+            seen = ~np.isnan(front.measured[:, [OBJECTIVES.index(o) for o in (a, b)]]).any(axis=1)
+            axes.scatter(x[seen], y[seen], s=14, color="tab:red", label="measured")
         for mark, (name, i) in zip("os^D", best.items(), strict=False):
             axes.scatter(x[i], y[i], s=70, marker=mark, edgecolor="black", label=name)
         axes.set(xlabel=_label(a), ylabel=_label(b))

@@ -17,8 +17,11 @@ from codegen.render import PYTHON, check_providers
 from codegen.verify import Verification, verify
 from dse import results
 from dse.chromosomes import Chromosome, chromosome
+from dse.closing.figures import Rig
+from dse.closing.loop import Attempt, Closed, Closing, Limits, Space
 from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn
+from dse.ready import Place
 from dse.search import Front, Progress, Settings, search
 from model import coefficients
 from model.arrays import arrays
@@ -65,12 +68,22 @@ class Shipped:
     expected_error: float | None = None
 
 
+@dataclass(frozen=True)
+class Measuring:
+    """How mappings are measured. place: what brings bundles to their hosts; timeout_s: of each run there"""
+
+    limits: Limits
+    place: Place
+    timeout_s: float = 600.0
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a run found."""
+    """What a run found. closed: what was measured; None: nothing was to be"""
 
     front: Front
     shipped: tuple[Shipped, ...]
+    closed: Closed | None = None
 
     @property
     def passed(self) -> bool:
@@ -131,6 +144,7 @@ def run(
     target: str = PYTHON,
     force: bool = False,
     check: bool = True,
+    measuring: Measuring | None = None,
     progress: Progress = lambda *_: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
@@ -141,14 +155,25 @@ def run(
     encoding, costs = prepare(cnn, platform, coding)
     front = search(encoding, costs, settings, progress)
     with folder.fresh(out, force) as draft:
+        closed = None
+        if measuring:
+            space = _space(encoding, costs, settings, platform)
+            rig = Rig(cnn, platform, target, measuring.place, measuring.timeout_s)
+            closed = Closing(space, rig, measuring.limits, draft, say).run(front)
+            front = closed.front
         say(f"writing {len(front.genes)} points of the front")
         shipped = choose(front, encoding, settings)
         _write_results(draft, front, encoding, cnn, platform, settings, shipped)
         done = [_ship(draft, s, cnn, platform, target, check, settings.seed, say) for s in shipped]
-        outcome = Outcome(front, tuple(done))
+        outcome = Outcome(front, tuple(done), closed)
         summary = summarise(outcome, cnn, platform, coding, settings)
         (draft / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     return outcome
+
+
+def _space(encoding: Chromosome, costs: CostArrays, settings: Settings, platform: Platform) -> Space:
+    hosts = tuple(platform.hosts[device.host].name for device in platform.devices)
+    return Space(encoding, costs, settings, hosts, any(host.meter for host in platform.hosts))
 
 
 def choose(front: Front, encoding: Chromosome, settings: Settings) -> list[Shipped]:
@@ -171,9 +196,13 @@ def _write_results(
     results.write_convergence(draft, front)
     title = f"{cnn.graph.name} on {platform.name}"
     best = {s.name: s.point for s in shipped}
-    results.plot_front(draft / "front.png", front, settings.objectives, best, f"{title}: predicted Pareto front")
+    results.plot_front(draft / "front.png", front, settings.objectives, best, f"{title}: {_kind(front)} Pareto front")
     curves = {encoding.name: front.best}
     results.plot_convergence(draft / "convergence.png", curves, settings.objectives, f"{title}: best so far")
+
+
+def _kind(front: Front) -> str:
+    return "predicted" if front.measured is None else "predicted and measured"
 
 
 def _ship(
@@ -226,16 +255,31 @@ def summarise(outcome: Outcome, cnn: Cnn, platform: Platform, coding: Coding, se
             "decode_lower_price_share": front.scoring_s / front.search_s,
         },
         "best": {s.name: _summary_of(s, front) for s in outcome.shipped},
+        **({"measured": _summary_of_measured(outcome.closed, platform)} if outcome.closed else {}),
         "versions": versions(),
     }
 
 
+def _summary_of_measured(closed: Closed, platform: Platform) -> dict[str, Any]:
+    failed = [a for a in closed.attempts if a.tried.failed]
+    return {
+        "mappings": len(closed.measured),
+        "errors": {name: {"model": m, "corrected": c} for name, (m, c) in closed.errors().items()},
+        "failed": [{"devices": _names(a, platform), "why": list(a.tried.failed)} for a in failed],
+    }
+
+
+def _names(attempt: Attempt, platform: Platform) -> list[str]:
+    return [platform.devices[device].name for device in sorted(attempt.mapping.devices)]
+
+
 def _summary_of(point: Shipped, front: Front) -> dict[str, Any]:
-    found = point.verification
+    found, predicted = point.verification, front.scores if front.predicted is None else front.predicted
     return {
         "objective": point.objective,
         "point": point.point,
-        "predicted": {name: float(front.scores[point.point, k]) for k, name in enumerate(OBJECTIVES)},
+        "predicted": {name: float(predicted[point.point, k]) for k, name in enumerate(OBJECTIVES)},
+        **({} if front.measured is None else {"measured": results.known(front.measured[point.point])}),
         "expected_error": point.expected_error,
         "ranks": len(point.mapping.devices),
         "verified": None if found is None else {"passed": found.passed, "error": found.error},

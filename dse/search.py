@@ -19,13 +19,15 @@ from pymoo.core.problem import Problem
 from pymoo.core.termination import NoTermination
 
 from dse.chromosomes import POINTS, Chromosome
-from dse.evaluation import ANALYTICAL, BOTH, OBJECTIVES, SIMULATOR, evaluate
+from dse.evaluation import ANALYTICAL, BOTH, OBJECTIVES, SIMULATOR, evaluate, traits
 from dse.operators import ChangeGenes, ExchangeGenes, RandomGenes, SameGenes
 from model.costs import CostArrays, whole_s
 from runtime.errors import CleaveError
 
 Progress = Callable[[int, NDArray[np.float64]], None]
 """Called after each generation with its number (from 1) and the best value of each objective so far."""
+Correct = Callable[[str, NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
+"""Gives better ``(n, 4)`` scores, from one of ``EVALUATORS``' and the traits of the mappings (``dse.evaluation``)."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,9 @@ class Front:
     volume: (generations,) hypervolume of the front over the chosen objectives, relative to the worst values among the
             first mappings that fit; never falls. Fewer generations than asked for: no new mapping could be made
     evaluated: mappings scored; search_s, scoring_s: seconds of the whole search, and of decode + lower + price in it
+    last: (k, n_genes) the population at the end, of it what fits
+    measured, predicted: (n, 4) measurements, NaN where there is none, and what models alone say; None where nothing was
+            measured. ``scores`` are measurements then where there are, else predictions corrected by them
     """
 
     genes: NDArray[np.int32]
@@ -66,16 +71,28 @@ class Front:
     evaluated: int
     search_s: float
     scoring_s: float
+    last: NDArray[np.int32]
+    measured: NDArray[np.float64] | None = None
+    predicted: NDArray[np.float64] | None = None
 
     def best_of(self, objective: str) -> int:
-        """Index of the point with the lowest value of an objective."""
-        return int(np.argmin(self.scores[:, OBJECTIVES.index(objective)]))
+        """Index of the point with the lowest value of an objective, of those where it was measured if there are any."""
+        column = OBJECTIVES.index(objective)
+        values = self.scores if self.measured is None or np.isnan(self.measured[:, column]).all() else self.measured
+        return int(np.nanargmin(values[:, column]))
+
+    def at(self, index: NDArray) -> Front:
+        """The points of an index, in its order."""
+        measured, predicted = (None if all_ is None else all_[index] for all_ in (self.measured, self.predicted))
+        return replace(self, genes=self.genes[index], scores=self.scores[index], measured=measured, predicted=predicted)
 
 
 class MappingProblem(Problem):
     """pymoo's view: integer genes in, objectives and the memory constraint out, a population at a time."""
 
-    def __init__(self, chromosome: Chromosome, costs: CostArrays, settings: Settings) -> None:
+    def __init__(
+        self, chromosome: Chromosome, costs: CostArrays, settings: Settings, correct: Correct | None = None
+    ) -> None:
         super().__init__(
             n_var=chromosome.n_genes,
             n_obj=len(settings.objectives),
@@ -88,25 +105,53 @@ class MappingProblem(Problem):
         self.columns = [OBJECTIVES.index(name) for name in settings.objectives]
         self.evaluator = ANALYTICAL if settings.evaluator == BOTH else settings.evaluator
         self.period = "period_s" in settings.objectives
+        self.correct = correct
         self.scoring_s = 0.0
 
     def _evaluate(self, x: NDArray[np.int64], out: dict, *_: object, **__: object) -> None:
         begin = time.perf_counter()
-        scores, excess = evaluate(self.chromosome, self.costs, x, self.evaluator, self.period)
+        scores, excess = scored(self.chromosome, self.costs, x, self.evaluator, self.period, self.correct)
         self.scoring_s += time.perf_counter() - begin
         out["F"] = scores[:, self.columns]
         out["G"] = np.where(np.isfinite(excess), excess, -1.0)[:, None]
         out["scores"] = scores
 
 
+def scored(
+    chromosome: Chromosome,
+    costs: CostArrays,
+    genes: NDArray[np.integer],
+    evaluator: str,
+    period: bool = True,
+    correct: Correct | None = None,
+) -> tuple[NDArray, NDArray]:
+    """``evaluate``, corrected."""
+    if correct is None:
+        return evaluate(chromosome, costs, genes, evaluator, period)
+    found = traits(chromosome, len(genes))
+    scores, excess = evaluate(chromosome, costs, genes, evaluator, period, found)
+    return correct(evaluator, scores, found), excess
+
+
 def search(
-    chromosome: Chromosome, costs: CostArrays, settings: Settings, progress: Progress = lambda *_: None
+    chromosome: Chromosome,
+    costs: CostArrays,
+    settings: Settings,
+    progress: Progress = lambda *_: None,
+    *,
+    begin_with: NDArray[np.integer] | None = None,
+    correct: Correct | None = None,
 ) -> Front:
-    """Search. ``CleaveError`` when no mapping was found that fits the memory of the devices."""
+    """Search. ``CleaveError`` when no mapping was found that fits the memory of the devices.
+
+    begin_with: ``(k, n_genes)`` that are in the first population, besides what ``Settings.head_start`` says
+    correct:    of all scores
+    """
     evaluate(chromosome, costs, np.zeros((1, chromosome.n_genes), dtype=np.int32))  # compile outside the clock
     begin = time.perf_counter()
-    problem = MappingProblem(chromosome, costs, settings)
+    problem = MappingProblem(chromosome, costs, settings, correct)
     first = head_start(chromosome, costs) if settings.head_start else np.empty((0, chromosome.n_genes), np.int64)
+    first = first if begin_with is None else np.vstack([begin_with, first])
     algorithm = _algorithm(chromosome, settings, first)
     algorithm.setup(problem, termination=NoTermination(), seed=settings.seed, verbose=False)
     history = _History(problem.columns, chromosome.n_genes)
@@ -118,21 +163,20 @@ def search(
         algorithm.tell(infills=offspring)
         history.note(offspring)
         progress(generation, history.best)
-    front = _front(history, begin, problem.scoring_s)
-    return front if settings.evaluator == ANALYTICAL else _simulated(front, chromosome, costs, problem.columns)
+    front = _front(history, begin, problem.scoring_s, algorithm.pop)
+    return front if settings.evaluator == ANALYTICAL else _simulated(front, chromosome, costs, problem)
 
 
-def _simulated(front: Front, chromosome: Chromosome, costs: CostArrays, columns: list[int]) -> Front:
+def _simulated(front: Front, chromosome: Chromosome, costs: CostArrays, problem: MappingProblem) -> Front:
     """The front as the simulator scores it, periods as well; points that others dominate then are left out."""
-    scores, _ = evaluate(chromosome, costs, front.genes, SIMULATOR)
-    keep = moocore.is_nondominated(scores[:, columns], keep_weakly=False)
-    return _sorted(replace(front, genes=front.genes[keep], scores=scores[keep]), columns)
+    scores, _ = scored(chromosome, costs, front.genes, SIMULATOR, correct=problem.correct)
+    keep = moocore.is_nondominated(scores[:, problem.columns], keep_weakly=False)
+    return in_order(replace(front, scores=scores).at(keep), problem.columns)
 
 
-def _sorted(front: Front, columns: list[int]) -> Front:
+def in_order(front: Front, columns: list[int]) -> Front:
     """By the objectives."""
-    order = np.lexsort([*front.genes.T[::-1], *front.scores[:, columns[::-1]].T])
-    return replace(front, genes=front.genes[order], scores=front.scores[order])
+    return front.at(np.lexsort([*front.genes.T[::-1], *front.scores[:, columns[::-1]].T]))
 
 
 def head_start(chromosome: Chromosome, costs: CostArrays) -> NDArray[np.int64]:
@@ -199,7 +243,7 @@ class _History:
         return float(moocore.hypervolume(inside, ref=np.ones(len(self.columns)))) if len(inside) else 0.0
 
 
-def _front(history: _History, begin: float, scoring_s: float) -> Front:
+def _front(history: _History, begin: float, scoring_s: float, last: Population) -> Front:
     scores, genes = history.scores, history.genes
     if not len(scores):
         raise CleaveError(
@@ -214,5 +258,6 @@ def _front(history: _History, begin: float, scoring_s: float) -> Front:
         evaluated=history.evaluated,
         search_s=time.perf_counter() - begin,
         scoring_s=scoring_s,
+        last=last.get("X")[last.get("G")[:, 0] <= 0].astype(np.int32),
     )
-    return _sorted(front, history.columns)
+    return in_order(front, history.columns)

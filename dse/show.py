@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from codegen.verify import Verification
+from dse.closing.loop import Closed
 from dse.evaluation import OBJECTIVES
 from dse.results import UNITS, shown
 from dse.run import Coding, Outcome
@@ -125,6 +126,8 @@ def outcome(console: Console, found: Outcome, cluster: Platform, generations: in
         rows.append([s.name, len(s.mapping.devices), *scores, _verdict(s.verification)])
     line(console, "")
     console.print(table(["bundle", "ranks", "latency", "energy", "memory", "period", "answer"], rows))
+    if found.closed:
+        _closed(console, found.closed)
     errors = [s.expected_error for s in found.shipped if s.expected_error is not None]
     warn_expected(console, cluster, max(errors, default=None))
     share = front.scoring_s / front.search_s
@@ -133,6 +136,14 @@ def outcome(console: Console, found: Outcome, cluster: Platform, generations: in
     if len(front.best) < generations:
         line(console, f"stopped after generation {len(front.best)}: no new mapping could be made")
     line(console, f"results in {out}: front.csv, front.json, front.png, convergence.csv, convergence.png, summary.json")
+
+
+def _closed(console: Console, closed: Closed) -> None:
+    """What was measured, and how far predictions were off."""
+    line(console, f"measured {len(closed.measured)} of {len(closed.attempts)} mappings that were tried; "
+         "figures above are measured where they can be")  # fmt: skip
+    for name, (model, corrected) in closed.errors().items():
+        line(console, f"{UNITS[name][0]}: the model was off by {model:.1%} on average, corrected by {corrected:.1%}")
 
 
 def _verdict(found: Verification | None) -> str:

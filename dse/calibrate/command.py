@@ -12,9 +12,10 @@ from dse.calibrate import boards as kinds
 from dse.calibrate.boards import Board
 from dse.calibrate.design import designs, together, whole
 from dse.calibrate.links import link_bundles
-from dse.calibrate.measure import LEAST, WARMUP, Job, Place, Subject, frames_for, guessed_s, link_key, link_samples, run
+from dse.calibrate.measure import LEAST, WARMUP, Job, Subject, frames_for, guessed_s, link_key, link_samples, run
 from dse.calibrate.samples import Store
 from dse.inputs import Cnn
+from dse.ready import Place
 from model.link_costs import LinkSample
 from model.platform import Platform
 from model.samples import Run

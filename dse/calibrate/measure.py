@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -20,6 +19,7 @@ from dse.calibrate.boards import described
 from dse.calibrate.design import Design
 from dse.calibrate.links import LinkBundle, read
 from dse.inputs import Cnn
+from dse.ready import Place
 from model.graph import Graph, Tensor
 from model.held_weights import held_weights
 from model.link_costs import LinkSample
@@ -27,7 +27,7 @@ from model.platform import Platform
 from model.priced import Priced, priced
 from model.samples import SEGMENT, Arrival, Footing, PartOf, Run, Sample
 from runtime import plan as plans
-from runtime.bench import Runner, measured
+from runtime.bench import measured
 from runtime.options import Options
 from runtime.plan import Plan, RankPlan, Recv
 from runtime.trace import COMPUTE, Trace
@@ -36,18 +36,6 @@ from runtime.transfers import Transfer, transfers
 WARMUP = 2
 LEAST, MOST = 3, 200
 """Frames of a run that count."""
-
-
-@dataclass(frozen=True)
-class Ready:
-    """A bundle that can be run. facts: of the host of its first rank, as text"""
-
-    runner: Runner
-    facts: dict[str, str]
-
-
-Place = Callable[[Path], AbstractContextManager[Ready]]
-"""Brings a bundle to where it runs, for as long as the block lasts."""
 
 
 @dataclass(frozen=True)

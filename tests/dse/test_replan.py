@@ -51,7 +51,7 @@ def drawn(encoding: Chromosome, costs: CostArrays, *_: object) -> Front:
     draw, size = np.random.default_rng(0), (60, encoding.n_genes)
     genes = (draw.integers(0, encoding.upper + 1, size) * draw.integers(0, 2, size)).astype(np.int32)
     scores = evaluate(encoding, costs, genes)[0]
-    return Front(genes, scores, scores.min(axis=0)[None], np.ones(1), len(genes), 1.0, 1.0)
+    return Front(genes, scores, scores.min(axis=0)[None], np.ones(1), len(genes), 1.0, 1.0, genes)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,109 @@
+"""What one mapping takes where it runs: a bundle is made, run as ``dse bench`` runs it, and kept as a line of JSON."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from codegen.bundle import Form, write_bundle
+from dse.evaluation import OBJECTIVES
+from dse.inputs import Cnn
+from dse.ready import Place
+from dse.results import compact, known
+from model.mapping import Mapping
+from model.platform import Platform
+from runtime.bench import Bench, bench
+from runtime.trace import MEASURED
+
+FILE = "measured.jsonl"
+"""In the folder of a run: a line for each mapping that was tried."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """A mapping that was brought to its hosts.
+
+    values:  (4,) what was measured, as ``OBJECTIVES``; NaN: not
+    failed:  why nothing was measured, sentences; hosts: those that it is said of, by name
+    details: for the file
+    """
+
+    values: NDArray[np.float64]
+    failed: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Rig:
+    """What mappings are measured with.
+
+    place:     what brings bundles to their hosts
+    timeout_s: of each run
+    """
+
+    cnn: Cnn
+    platform: Platform
+    target: str
+    place: Place
+    timeout_s: float
+
+    def run(self, mapping: Mapping, folder: Path) -> Tried:
+        """Measure a mapping, now. ``CleaveError`` where that cannot be."""
+        began = datetime.now(UTC)
+        with tempfile.TemporaryDirectory(prefix=".bundle-", dir=folder) as draft:
+            path = Path(draft) / "measured"  # of one name, so that hosts keep the files that bundles have in common
+            write_bundle(self.cnn.graph, self.platform, mapping, self.cnn.source, path, False, Form(target=self.target))
+            with self.place(path) as ready:
+                found = bench(path, timeout_s=self.timeout_s, runner=ready.runner)
+        details = {"date": began.isoformat(timespec="seconds"), "facts": ready.facts, **_details(found)}
+        return Tried(values(found), details=details)
+
+    def line(self, mapping: Mapping, tried: Tried, expected: NDArray[np.float64]) -> str:
+        """For the file. expected: (4,) what had been predicted, corrected by what was known then"""
+        body = {
+            "mapping": compact(self.cnn.graph, mapping),
+            "expected": dict(zip(OBJECTIVES, map(float, expected), strict=True)),
+            "measured": known(tried.values),
+            **({"failed": tried.failed} if tried.failed else {}),
+            **tried.details,
+        }
+        return json.dumps(body) + "\n"
+
+
+def values(found: Bench) -> NDArray[np.float64]:
+    """(4,) as ``OBJECTIVES``: of energy and memory the largest of a device.
+
+    A meter counts for its whole host, so energy is that of the hosts; NaN unless all of them have one.
+    """
+    energies = [row["alone"] for row in found.energies()]
+    hosts = {rank.device.rpartition("_")[0] for rank in found.ranks}
+    metered = [e["energy_j"] for e in energies if e["source"] == MEASURED and e["energy_j"] is not None]
+    energy = max(metered) if len(metered) == len(hosts) else np.nan
+    memory = max(rank.peak_bytes for rank in found.ranks)
+    return np.array([found.median_s, energy, memory, found.period_s or np.nan], dtype=np.float64)
+
+
+def _details(found: Bench) -> dict[str, Any]:
+    return {
+        "latencies_s": [round(time_s, 9) for time_s in found.latencies_s],
+        "ranks": [
+            {
+                "device": rank.device,
+                "compute_s": rank.compute_s,
+                "wait_s": rank.wait_s,
+                "send_s": rank.send_s,
+                "processor_s": rank.processor_s,
+                "peak_bytes": rank.peak_bytes,
+                "conditions": usage.conditions,
+            }
+            for rank, usage in zip(found.ranks, found.trace.ranks, strict=True)
+        ],
+    }

@@ -1,0 +1,293 @@
+"""Simulated first, then real: mappings of a front are measured in rounds, and the search goes on with what they teach.
+
+A round: choose what is worth a measurement (``choice``), measure that, fit what predictions are off by to all
+measurements (``residuals``), and search on with corrected predictions, from the mappings that are known. The thesis
+names this as future work; experiment E4 of Andreassen (exprimo, 2020) carries a simulated search over to real runs.
+
+All but the measurements is deterministic.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+import moocore
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.chromosomes import Chromosome
+from dse.closing.choice import LATENCY, choose, dispute
+from dse.closing.figures import FILE, Tried
+from dse.closing.residuals import Correction
+from dse.evaluation import ANALYTICAL, OBJECTIVES, SIMULATOR, evaluate, traits
+from dse.results import shown
+from dse.search import Front, Settings, in_order, search
+from model.costs import CostArrays
+from model.mapping import Mapping
+from runtime.deploy.target import DeployError
+from runtime.errors import CleaveError
+
+Floats = NDArray[np.float64]
+MODELS = ANALYTICAL, SIMULATOR
+
+ROUNDS = 5
+"""So many rounds, about; each measures an equal number of mappings."""
+GENERATIONS = 20
+"""Of the search in a round, at most."""
+GIVEN = 0.5
+"""Part of its first population that is known mappings."""
+NOTHING = np.full(len(OBJECTIVES), np.nan)
+PATIENCE = 2
+"""A host that so many mappings failed on is left alone."""
+
+
+class Rig(Protocol):
+    """What measures; see ``dse.closing.figures``."""
+
+    def run(self, mapping: Mapping, folder: Path) -> Tried:
+        """Measure a mapping in a folder. ``CleaveError`` where that cannot be."""
+
+    def line(self, mapping: Mapping, tried: Tried, expected: Floats) -> str:
+        """What is kept of it."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How many mappings are tried, and how long; one that has begun is finished. budget_s: None: as long as it takes"""
+
+    count: int
+    budget_s: float | None = None
+
+    @property
+    def batch(self) -> int:
+        """Mappings of a round."""
+        return -(-self.count // ROUNDS)
+
+
+@dataclass(frozen=True)
+class Space:
+    """What is searched. hosts: name of the host of each device; metered: whether some hosts tell their energy"""
+
+    encoding: Chromosome
+    costs: CostArrays
+    settings: Settings
+    hosts: tuple[str, ...]
+    metered: bool
+
+    @property
+    def objectives(self) -> list[int]:
+        """Columns that are minimised."""
+        return [OBJECTIVES.index(name) for name in self.settings.objectives]
+
+    @property
+    def learnt(self) -> list[int]:
+        """Of these, those that a measurement tells of."""
+        return [k for k in self.objectives if OBJECTIVES[k] != "energy_j" or self.metered]
+
+    @property
+    def judge(self) -> str:
+        """Whose scores those of a front are."""
+        return ANALYTICAL if self.settings.evaluator == ANALYTICAL else SIMULATOR
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Mappings that are known: arrays that share an index.
+
+    genes: (n, n_genes); scores: (n, 4) by evaluator, as models have them; traits: see ``dse.evaluation``
+    """
+
+    genes: NDArray[np.int32]
+    mappings: tuple[Mapping, ...]
+    scores: dict[str, Floats]
+    traits: Floats
+
+    @staticmethod
+    def of(space: Space) -> Pool:
+        """Without any."""
+        none = {who: np.zeros((0, len(OBJECTIVES))) for who in MODELS}
+        return Pool(np.zeros((0, space.encoding.n_genes), dtype=np.int32), (), none, traits(space.encoding, 0))
+
+    def joined(self, space: Space, *more: NDArray[np.int32]) -> Pool:
+        """With ``(k, n_genes)`` more, of each mapping the first that means it."""
+        known, new = set(self.mappings), dict[Mapping, NDArray[np.int32]]()
+        for genes in np.unique(np.vstack(more), axis=0):
+            mapping = space.encoding.decode(genes)
+            if mapping not in known:
+                new.setdefault(mapping, genes)
+        if not new:
+            return self
+        genes, found = np.array(list(new.values())), traits(space.encoding, len(new))
+        scores = {who: evaluate(space.encoding, space.costs, genes, who, found=found)[0] for who in MODELS}
+        return Pool(
+            np.vstack([self.genes, genes]),
+            (*self.mappings, *new),
+            {who: np.vstack([self.scores[who], scores[who]]) for who in MODELS},
+            np.vstack([self.traits, found]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """A mapping that was tried. predicted: (4,) by the model; expected: (4,) corrected by what was known before"""
+
+    mapping: Mapping
+    tried: Tried
+    predicted: Floats
+    expected: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Closed:
+    """What came of it."""
+
+    front: Front
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def measured(self) -> list[Attempt]:
+        """Those that did not fail."""
+        return [a for a in self.attempts if not a.tried.failed]
+
+    def errors(self) -> dict[str, tuple[float, float]]:
+        """Mean relative error of the model, and of what was expected, by objective that was measured."""
+        seen, said, expected = (
+            np.array([of(a) for a in self.measured]).reshape(-1, len(OBJECTIVES))
+            for of in (lambda a: a.tried.values, lambda a: a.predicted, lambda a: a.expected)
+        )
+        known = {name: ~np.isnan(seen[:, k]) for k, name in enumerate(OBJECTIVES)}
+        return {
+            name: (_off(said[at, k], seen[at, k]), _off(expected[at, k], seen[at, k]))
+            for k, (name, at) in enumerate(known.items())
+            if at.any()
+        }
+
+
+def _off(said: Floats, seen: Floats) -> float:
+    return float(np.mean(np.abs(said / seen - 1)))
+
+
+@dataclass(eq=False)
+class Closing:
+    """The loop while it goes on. attempts: by mapping, in order; folder: that ``FILE`` is written in"""
+
+    space: Space
+    rig: Rig
+    limits: Limits
+    folder: Path
+    say: Callable[[str], None]
+    attempts: dict[Mapping, Attempt] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._until = time.monotonic() + (np.inf if self.limits.budget_s is None else self.limits.budget_s)
+
+    def run(self, front: Front) -> Closed:
+        """Measure and search on; the front of all that is known then."""
+        pool = Pool.of(self.space).joined(self.space, front.genes, front.last)
+        number = 0
+        while not self._over and self._measure(pool):
+            number += 1
+            if not self._over:
+                front, pool = self._searched_on(front, pool, number)
+        return Closed(self._front(front, pool), tuple(self.attempts.values()))
+
+    @property
+    def _over(self) -> bool:
+        return len(self.attempts) >= self.limits.count or time.monotonic() >= self._until
+
+    def _known(self, pool: Pool) -> Floats:
+        """``(n, 4)`` measurements of a pool, NaN where there is none."""
+        seen = {mapping: attempt.tried.values for mapping, attempt in self.attempts.items()}
+        return np.array([seen.get(mapping, NOTHING) for mapping in pool.mappings])
+
+    def _correction(self, pool: Pool) -> Correction:
+        return Correction.fitted(pool.traits, pool.scores, self._known(pool))
+
+    def _corrected(self, pool: Pool) -> Floats:
+        """``(n, 4)`` measurements where there are, else corrected predictions."""
+        known, judge = self._known(pool), self.space.judge
+        return np.where(np.isnan(known), self._correction(pool)(judge, pool.scores[judge], pool.traits), known)
+
+    def _searched_on(self, front: Front, pool: Pool, number: int) -> tuple[Front, Pool]:
+        """What is known, and what a search finds that starts from the best of it and knows of all measurements."""
+        space, best = self.space, self._best(pool)
+        spread = best[
+            np.linspace(0, len(best) - 1, num=min(len(best), int(GIVEN * space.settings.population)), dtype=int)
+        ]
+        settings = replace(
+            space.settings,
+            generations=min(space.settings.generations, GENERATIONS),
+            seed=space.settings.seed + number,
+            head_start=False,
+        )
+        found = search(
+            space.encoding, space.costs, settings, begin_with=pool.genes[spread], correct=self._correction(pool)
+        )
+        more = {name: getattr(front, name) + getattr(found, name) for name in ("evaluated", "search_s", "scoring_s")}
+        return replace(front, **more), pool.joined(space, found.genes, found.last)
+
+    def _measure(self, pool: Pool) -> bool:
+        """One round of measurements; whether there was anything to measure."""
+        space, correction = self.space, self._correction(pool)
+        scores, judge = self._corrected(pool), space.judge
+        count = min(self.limits.batch, self.limits.count - len(self.attempts))
+        picks = choose(
+            scores,
+            correction.deviation(judge, pool.scores[judge], pool.traits),
+            dispute(*(correction(who, pool.scores[who], pool.traits) for who in MODELS)),
+            space.objectives,
+            space.learnt,
+            np.array([self._may(mapping) for mapping in pool.mappings]),
+            count,
+        )
+        for i in picks:
+            if self._over:
+                break
+            if self._may(pool.mappings[i]):  # still
+                self._try(pool.mappings[i], pool.scores[judge][i], scores[i])
+        return bool(picks)
+
+    def _may(self, mapping: Mapping) -> bool:
+        """Whether it is worth trying: it was not, and its hosts have not failed others."""
+        failures = [host for attempt in self.attempts.values() for host in set(attempt.tried.hosts)]
+        lost = {host for host in failures if failures.count(host) >= PATIENCE}
+        return mapping not in self.attempts and not lost & {self.space.hosts[d] for d in mapping.devices}
+
+    def _try(self, mapping: Mapping, predicted: Floats, expected: Floats) -> None:
+        what = f"{len(self.attempts) + 1} of {self.limits.count} ({len(mapping.devices)} ranks)"
+        self.say(f"measuring {what}, latency expected {shown(OBJECTIVES[0], expected[0])}")
+        try:
+            tried = self.rig.run(mapping, self.folder)
+            self.say(f"measured {what}: latency {shown(OBJECTIVES[0], tried.values[0])}")
+        except CleaveError as error:
+            tried = Tried(NOTHING, error.sentences, _hosts(error))
+            self.say(f"measuring {what} failed: {'; '.join(error.sentences)}")
+        self.attempts[mapping] = Attempt(mapping, tried, predicted, expected)
+        with (self.folder / FILE).open("a", encoding="utf-8") as file:
+            file.write(self.rig.line(mapping, tried, expected))
+
+    def _best(self, pool: Pool) -> NDArray[np.intp]:
+        """Numbers of the mappings that no other dominates; of those that were measured, no other that was."""
+        scores = self._corrected(pool)[:, self.space.objectives]
+        keep = np.zeros(len(scores), dtype=bool)
+        for among in (~np.isnan(self._known(pool)[:, LATENCY]), np.ones(len(scores), dtype=bool)):
+            at = np.flatnonzero(among)
+            if len(at):
+                keep[at] |= moocore.is_nondominated(scores[at], keep_weakly=False)
+        return np.flatnonzero(keep)
+
+    def _front(self, front: Front, pool: Pool) -> Front:
+        """All that is known, as a front."""
+        known, scores = self._known(pool), self._corrected(pool)
+        whole = replace(front, genes=pool.genes, scores=scores, measured=known, predicted=pool.scores[self.space.judge])
+        return in_order(whole.at(self._best(pool)), self.space.objectives)
+
+
+def _hosts(error: CleaveError) -> tuple[str, ...]:
+    """Those that an error is said of, or what it came of."""
+    cause = error if isinstance(error, DeployError) else error.__cause__
+    return tuple(cause.failures) if isinstance(cause, DeployError) else ()

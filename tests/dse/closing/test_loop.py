@@ -1,0 +1,134 @@
+"""The loop against a cluster that is a model with other coefficients: what it measures, learns and keeps."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dse import run as job
+from dse.closing.figures import FILE, Tried
+from dse.closing.loop import Closed, Closing, Limits, Space
+from dse.evaluation import OBJECTIVES
+from dse.inputs import read_cnn
+from dse.search import Front, Settings, search
+from model.mapping import Mapping
+from model.platform import Platform
+from model.priced import priced
+from runtime.deploy.target import DeployError
+from runtime.errors import CleaveError
+from tests.tiny_cnn import branches, platform, save
+
+SETTINGS = Settings(population=40, generations=8)
+
+
+@dataclass
+class Cluster:
+    """Computes what a mapping takes where the second device is slow; its energy is not metered."""
+
+    real: Platform
+    cnn: object
+    gone: str | None = None
+    runs: list[Mapping] = field(default_factory=list)
+
+    def run(self, mapping: Mapping, folder: Path) -> Tried:
+        self.runs.append(mapping)
+        if self.gone and self.real.index(self.gone) in mapping.devices:
+            raise DeployError({"h1": ["is not there"]})
+        found = priced(self.cnn.graph, self.real, mapping)  # type: ignore[attr-defined]
+        slow = sum(row["compute_s"] for row in found.devices(self.real) if row["device"] == "h1_cpu0")
+        return Tried(np.array([found.latency_s + 9 * slow, np.nan, found.memory_bytes + 1e6, found.period_s]))
+
+    def line(self, mapping: Mapping, tried: Tried, expected: np.ndarray) -> str:
+        return json.dumps({"latency_s": float(tried.values[0]), "expected": float(expected[0])}) + "\n"
+
+
+def closed(
+    folder: Path, count: int, gone: str | None = None, budget_s: float | None = None, **settings: object
+) -> tuple[Closed, Front, Cluster]:
+    """A search of a tiny network on three devices, and its loop."""
+    cnn, cluster = read_cnn(str(save(folder, branches())), [], False), platform(3)
+    how = replace(SETTINGS, **settings)  # type: ignore[arg-type]
+    encoding, costs = job.prepare(cnn, cluster, job.Coding())
+    front = search(encoding, costs, how)
+    space = Space(encoding, costs, how, tuple(host.name for host in cluster.hosts), False)
+    rig = Cluster(cluster, cnn, gone)
+    return Closing(space, rig, Limits(count, budget_s), folder, lambda _: None).run(front), front, rig
+
+
+@pytest.mark.parametrize("evaluator", ["analytical", "simulator", "both"])
+def test_so_many_are_measured_none_twice_and_the_search_learns_which_device_is_slow(
+    tmp_path: Path, evaluator: str
+) -> None:
+    found, before, rig = closed(tmp_path, 12, evaluator=evaluator)
+    assert len(found.measured) == len(rig.runs) == len(set(rig.runs)) == 12
+    model, corrected = found.errors()["latency_s"]
+    assert corrected < model
+    front = found.front
+    assert front.measured is not None
+    best = front.best_of("latency_s")
+    assert front.measured[best, 0] == front.scores[best, 0] == min(a.tried.values[0] for a in found.attempts)
+    assert front.evaluated > before.evaluated
+
+
+def test_every_score_is_what_was_measured_or_what_is_expected(tmp_path: Path) -> None:
+    found, _, _ = closed(tmp_path, 6)
+    front = found.front
+    assert front.measured is not None
+    assert front.predicted is not None
+    seen = ~np.isnan(front.measured)
+    assert seen.any()
+    assert not seen[:, OBJECTIVES.index("energy_j")].any()
+    assert (front.scores[seen] == front.measured[seen]).all()
+    assert np.isfinite(front.scores).all()
+    assert (front.scores[:, 1] == front.predicted[:, 1]).all()
+
+
+def test_no_measured_point_is_worse_than_another_and_no_predicted_one_than_any(tmp_path: Path) -> None:
+    found, _, _ = closed(tmp_path, 10)
+    scores = found.front.scores[:, :3]
+    assert found.front.measured is not None
+    seen = ~np.isnan(found.front.measured[:, 0])
+    for i, mine in enumerate(scores):
+        better = (scores <= mine).all(axis=1) & (scores < mine).any(axis=1)
+        assert not better[seen if seen[i] else slice(None)].any()
+
+
+def test_one_seed_and_one_cluster_give_one_result(tmp_path: Path) -> None:
+    one, two = closed(tmp_path, 7), closed(tmp_path, 7)
+    assert one[2].runs == two[2].runs
+    assert one[0].front.genes.tobytes() == two[0].front.genes.tobytes()
+    assert one[0].front.scores.tobytes() == two[0].front.scores.tobytes()
+
+
+def test_a_host_that_is_gone_is_given_up_and_the_rest_is_measured(tmp_path: Path) -> None:
+    found, _, _ = closed(tmp_path, 12, gone="h1_cpu0")
+    failed = [a for a in found.attempts if a.tried.failed]
+    assert [a.tried.hosts for a in failed] == [("h1",)] * len(failed)
+    assert failed[0].tried.failed == ("h1: is not there",)
+    assert len(failed) == 2
+    assert found.measured
+    assert np.isfinite(found.front.scores).all()
+
+
+def test_a_cluster_that_is_gone_leaves_the_front_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object) -> Tried:
+        raise CleaveError("there is no cluster")
+
+    monkeypatch.setattr(Cluster, "run", gone)
+    found, before, _ = closed(tmp_path, 3)
+    assert not found.measured
+    assert {row.tobytes() for row in before.scores} <= {row.tobytes() for row in found.front.scores}
+    assert found.front.best_of("latency_s") == 0
+
+
+def test_time_that_is_spent_ends_it_and_what_was_tried_is_kept(tmp_path: Path) -> None:
+    found, before, rig = closed(tmp_path, 5, budget_s=0.0)
+    assert not rig.runs
+    assert found.front.scores.tobytes() == before.scores.tobytes()
+    found, _, rig = closed(tmp_path, 5)
+    lines = (tmp_path / FILE).read_text().splitlines()
+    assert [json.loads(line)["latency_s"] for line in lines] == [a.tried.values[0] for a in found.attempts]

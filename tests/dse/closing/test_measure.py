@@ -1,0 +1,98 @@
+"""``dse run --measure`` as a person calls it: real ranks, what is written, and hosts that are not there."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dse.evaluation import OBJECTIVES
+from tests.command import done, dse, files
+from tests.tiny_cnn import branches, save
+
+RUN = ("run", "--cnn", "tiny.onnx", "--platform", "p.txt", "--population", 30, "--generations", 5, "--no-verify")
+HERE = "a, address=localhost, slots=0\nb, address=localhost, slots=1\n"
+WORDS = ("latency", "energy", "memory", "period")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to be in, with a network and a platform."""
+    monkeypatch.chdir(tmp_path)
+    save(tmp_path, branches())
+    (tmp_path / "p.txt").write_text(HERE)
+    return tmp_path
+
+
+def body(name: str) -> Any:
+    return json.loads(Path("runs/tiny-p", name).read_text())
+
+
+def kept() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path("runs/tiny-p/measured.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.mpi
+def test_points_say_whether_they_were_measured_and_the_best_ones_are() -> None:
+    said = done(*RUN, "--measure", 5)
+    lines = kept()
+    assert len(lines) == 5
+    assert all(set(line["measured"]) == {"latency_s", "memory_bytes", "period_s"} for line in lines)
+    assert all(len(line["latencies_s"]) == 20 for line in lines)
+    assert lines[0]["ranks"][0]["conditions"]["onnxruntime"]
+    points = body("front.json")["points"]
+    by_mapping = {json.dumps(line["mapping"]): line["measured"] for line in lines}
+    for point in points:
+        measured = by_mapping.get(json.dumps(point["mapping"]), {})
+        for objective, word in zip(OBJECTIVES, WORDS, strict=True):
+            assert point[word] == ("measured" if objective in measured else "predicted")
+            assert point[objective] == measured.get(objective, point[objective])
+            assert point[f"predicted_{objective}"] > 0
+    with Path("runs/tiny-p/front.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["latency"] for row in rows] == [point["latency"] for point in points]
+    summary = body("summary.json")
+    best = min(line["measured"]["latency_s"] for line in lines)
+    assert summary["best"]["best-latency"]["measured"]["latency_s"] == best
+    assert summary["measured"]["mappings"] == 5
+    assert summary["measured"]["failed"] == []
+    assert "measured 5 of 5 mappings" in said
+
+
+@pytest.mark.mpi
+def test_hosts_that_cannot_be_reached_are_told_and_what_was_found_is_kept(here: Path) -> None:
+    (here / "p.txt").write_text(HERE + "far, address=127.0.0.9, port=1, slots=0\n")
+    said = dse(*RUN, "--chromosome", "vertical", "--measure", 6, "--json")
+    assert said.code == 0, said
+    lines = kept()
+    failed = [line for line in lines if "failed" in line]
+    assert body("summary.json")["measured"]["mappings"] == len(lines) - len(failed)
+    assert [one["why"] for one in body("summary.json")["measured"]["failed"]] == [line["failed"] for line in failed]
+    assert all(any("127.0.0.9" in sentence for sentence in line["failed"]) for line in failed)
+    assert body("front.json")["points"]
+
+
+def test_nothing_speaks_of_measuring_where_nothing_is_measured() -> None:
+    done(*RUN)
+    assert "measured.jsonl" not in files(Path("runs/tiny-p"))
+    assert "measured" not in body("summary.json")
+    for point in body("front.json")["points"]:
+        assert set(point) == {"point", *OBJECTIVES, "devices", "split_layers", "mapping"}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--measure-budget", 5), "--measure-budget says how long is measured: add --measure N"),
+        (("--measure", 2, "--trust", "all"), "--trust all: must be one of key, existing"),
+        (("--measure", 2, "--key", "none"), "--key none: there is no such file"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_before_the_search(words: tuple[object, ...], sentence: str) -> None:
+    before = files(Path())
+    said = dse(*RUN, *words)
+    assert (said.code, said.sentences) == (2, [sentence])
+    assert files(Path()) == before
