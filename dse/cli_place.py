@@ -44,6 +44,9 @@ def place(
         float | None,
         typer.Option("--replicate", min=1e-9, metavar="BYTES", help="Devices may share a part: bytes/ms between them"),
     ] = None,
+    subgraphs: Annotated[
+        int, typer.Option("--subgraphs", "-q", min=1, help="For latency: how many parts an accelerator may run in turn")
+    ] = 1,
     seed: SeedOption = 0,
     out: Annotated[Path | None, typer.Option("--out", help="Write the JSON here, too")] = None,
     as_json: JsonOption = False,
@@ -55,7 +58,7 @@ def place(
     on = Workload.from_file(workload)
     begin = time.monotonic()
     with ExitStack() as stack:
-        options = Options(mode, not non_contiguous, time_limit, seed, _bar(stack, name), bandwidth)
+        options = Options(mode, not non_contiguous, time_limit, seed, _bar(stack, name), bandwidth, subgraphs)
         found = methods[name](on, options)
     look = Look(on, found, objective, name, options, time.monotonic() - begin)
     body = show_placed.body(look)

@@ -67,6 +67,9 @@ def body(look: Look) -> dict[str, Any]:
         "ideals": found.ideals,
         "note": found.note,
         "devices": look.rows,
+        "subgraphs": None
+        if found.slot is None
+        else {str(i): s for i, s in zip(on.ids.tolist(), found.slot.tolist(), strict=True) if i >= 0},
         "split": {str(i): look.names[d] for i, d in zip(on.ids.tolist(), found.device.tolist(), strict=True) if i >= 0},
     }
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dse.place import fastest, noncontiguous
 from dse.place.baselines import expert, greedy
 from dse.place.local import local_search
 from dse.place.period import dp, dpl, pipedream
 from dse.place.placed import Method
 
-PERIOD = "period"
+PERIOD, LATENCY = "period", "latency"
 
 METHODS: dict[str, dict[str, Method]] = {
     PERIOD: {
@@ -17,5 +18,12 @@ METHODS: dict[str, dict[str, Method]] = {
         "local-search": local_search,
         "pipedream": pipedream,
         "expert": expert,
+        "ip": noncontiguous.ip,
+    },
+    LATENCY: {
+        "series": fastest.series,
+        "chain": fastest.chain,
+        "greedy": fastest.greedy,
+        "max-load": fastest.max_load,
     },
 }

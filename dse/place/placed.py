@@ -21,7 +21,8 @@ def _quiet(_done: int, _of: int, _text: str) -> None:
 @dataclass(frozen=True)
 class Options:
     """mode: of ``split.MODES``; contiguous: whether the split must be; limit_s: time after which the best so far is the
-    answer; watch: told how much of how much is done, and of what; bandwidth: see ``pipeline.Rules``"""
+    answer; watch: told how much of how much is done, and of what; bandwidth: see ``pipeline.Rules``; subgraphs: an
+    accelerator's, for latency"""
 
     mode: str = split.SUM
     contiguous: bool = True
@@ -29,13 +30,15 @@ class Options:
     seed: int = 0
     watch: Callable[[int, int, str], None] = _quiet
     bandwidth: float | None = None
+    subgraphs: int = 1
 
 
 @dataclass(frozen=True, eq=False)
 class Placed:
     """A split. device: (n,); value: the objective, by ``split``; bound: nothing is better, as far as the method knows;
     optimal: of the splits that were asked for; note: what a person should know of it; ideals: where there were any;
-    copies: (devices,) how many share the part of a device, that and the next ones, None: each is alone"""
+    copies: (devices,) how many share the part of a device, that and the next ones, None: each is alone;
+    slot: (n,) as ``latency`` has it, None: each device has one subgraph"""
 
     device: Ints
     value: float
@@ -44,6 +47,7 @@ class Placed:
     note: str = ""
     ideals: int | None = None
     copies: Ints | None = None
+    slot: Ints | None = None
 
 
 Method = Callable[[Workload, Options], Placed]

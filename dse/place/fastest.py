@@ -1,0 +1,156 @@
+"""Methods that place a workload for the latency of one sample: subgraphs on accelerators, each run without a break."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.place.floor import between, floor, longest
+from dse.place.groups import Groups, by_color, grouped
+from dse.place.improve import course, improve
+from dse.place.latency import devices, latency, slots, wrong
+from dse.place.period import dp
+from dse.place.placed import Options, Placed, check
+from dse.place.series import OutOfReachError, Piece, placed, tasks
+from dse.place.workload import Floats, Workload, components, topological
+from model.arrays import Ints
+from runtime.errors import CleaveError
+
+USUAL_S = 120.0
+ROUNDS, STEPS = 8, 4_000
+"""So often a split is annealed, with so many steps a group."""
+
+
+def series(on: Workload, options: Options) -> Placed:
+    """The best split in series and in parallel, annealed; and a bound."""
+    end = _end(on, options)
+    found = [_some(on, options)]
+    for chain, share in ((True, 0.1), (False, 0.5)):
+        options.watch(len(found), 4, "ideals")
+        due = time.monotonic() + share * (end - time.monotonic())
+        found += [slot for slot in [_by_ideals(on, options, chain, due)] if slot is not None]
+    best = _annealed(on, options, _best(on, found, options.subgraphs), end - 0.3 * (end - time.monotonic()))
+    return _judged(on, options, best, floor(on, slots(on, options.subgraphs), end))
+
+
+def chain(on: Workload, options: Options) -> Placed:
+    """The best split in which subgraphs follow one another: the program over ideals, that sums."""
+    end = _end(on, options)
+    found = _by_ideals(on, options, True, end)
+    return _judged(on, options, _some(on, options) if found is None else found, longest(on))
+
+
+def greedy(on: Workload, options: Options) -> Placed:
+    """The paper's: in topological order as much as fits on one accelerator after the other, the rest on CPUs."""
+    _end(on, options)
+    return _judged(on, options, _some(on, options), longest(on))
+
+
+def max_load(on: Workload, options: Options) -> Placed:
+    """The paper's: the contiguous split that is best for the period."""
+    _end(on, options)
+    device = dp(on, Options(limit_s=options.limit_s, seed=options.seed)).device
+    slot = np.where(device < on.accelerators, device * options.subgraphs, slots(on, options.subgraphs))
+    return _judged(on, options, slot.astype(np.int32), longest(on))
+
+
+def _end(on: Workload, options: Options) -> float:
+    check(on, options)
+    return time.monotonic() + (USUAL_S if options.limit_s is None else options.limit_s)
+
+
+def _judged(on: Workload, options: Options, slot: Ints, bound: float) -> Placed:
+    """A split with its latency as ``latency`` has it; ``CleaveError`` where it may not be."""
+    q = options.subgraphs
+    found = wrong(on, slot, q)
+    if found:
+        raise CleaveError(f"the split that this method makes is none that may be: {found[0]}")
+    value = latency(on, slot, q)
+    of = slot if q > 1 else None
+    return Placed(devices(on, slot, q), value, min(bound, value), value <= bound * (1 + 1e-9), slot=of)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Groups that have something to do in one order, and edges between groups. on_cpu: (g,) time that each takes"""
+
+    groups: Groups
+    edge: Ints
+    order: Ints
+    on_cpu: Floats
+
+
+def _plan(on: Workload) -> Plan:
+    """Groups of one colour, and of more where they wait for each other in a circle."""
+    of = by_color(on)
+    of = components(int(of.max(initial=-1)) + 1, between(on, of), strong=True)[1][of]
+    groups, edge = grouped(on, of), between(on, of)
+    order = topological(len(groups), edge)
+    does = (np.bincount(edge.ravel(), minlength=len(groups)) > 0) | (groups.cpu > 0)
+    needed = does | (on.cpus == 0)
+    return Plan(groups, edge, order[needed[order]], _on_cpu(on, of, len(groups)))
+
+
+def _on_cpu(on: Workload, of: Ints, g: int) -> Floats:
+    """(g,) longest path in a group."""
+    takes, ends = on.cpu if on.cpus else np.full(len(on), np.inf), np.zeros(len(on))
+    before: list[list[int]] = [[] for _ in range(len(on))]
+    for source, reader in on.edge[of[on.edge[:, 0]] == of[on.edge[:, 1]]].tolist():
+        before[reader].append(source)
+    for v in on.order.tolist():
+        ends[v] = takes[v] + max((ends[u] for u in before[v]), default=0.0)
+    found = np.zeros(g)
+    np.maximum.at(found, of, ends)
+    return found
+
+
+def _some(on: Workload, options: Options) -> Ints:
+    """(n,) slot of each node: as much as fits, in order."""
+    plan, q = _plan(on), options.subgraphs
+    at, held, k = np.full(len(plan.groups), slots(on, q), np.int32), 0.0, 0
+    for v in topological(len(plan.groups), plan.edge).tolist():
+        while k < on.accelerators and held + plan.groups.size[v] > on.memory and held > 0:
+            k, held = k + 1, 0.0
+        if k < on.accelerators and np.isfinite(plan.groups.acc[v]) and held + plan.groups.size[v] <= on.memory:
+            at[v], held = k * q, held + plan.groups.size[v]
+        else:
+            k, held = k + (held > 0), 0.0
+    return at[plan.groups.of]
+
+
+def _by_ideals(on: Workload, options: Options, chain: bool, due: float) -> Ints | None:
+    """(n,) slots of the best split in series, or in series and in parallel too; None: out of reach."""
+    plan, q = _plan(on), options.subgraphs
+    laid = tasks(plan.groups, plan.on_cpu, on.memory, on.accelerators)
+    piece = Piece(laid, plan.order, plan.edge, False, due, chain=chain)
+    try:
+        takes, _ = piece.from_ideal(0)
+        if not np.isfinite(takes[-1, -1]):
+            return None
+        at = np.full(len(plan.groups), on.accelerators, np.int32)
+        placed(piece, 0, len(piece.ideals) - 1, on.accelerators, at, 0)
+    except OutOfReachError:
+        return None
+    return np.where(at < on.accelerators, at * q, slots(on, q)).astype(np.int32)[plan.groups.of]
+
+
+def _best(on: Workload, found: list[Ints], q: int) -> Ints:
+    allowed = [slot for slot in found if not wrong(on, slot, q)]
+    if not allowed:
+        raise CleaveError("no split was found that fits: accelerators have too little memory")
+    return min(allowed, key=lambda slot: latency(on, slot, q))
+
+
+def _annealed(on: Workload, options: Options, slot: Ints, end: float) -> Ints:
+    """A better split, by annealing one again and again."""
+    plan, q = _plan(on), options.subgraphs
+    laid, found = course(on, plan.groups.of, plan.order, q), [slot]
+    for k in range(ROUNDS):
+        if time.monotonic() > end:
+            break
+        options.watch(k, ROUNDS, "annealings")
+        start = slot if k < ROUNDS // 2 else _best(on, found, q)
+        found.append(improve(laid, start, options.seed + k, STEPS * len(plan.order)))
+    return _best(on, found, q)

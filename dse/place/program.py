@@ -1,0 +1,113 @@
+"""Mathematical programs in whole numbers, for two solvers: CP-SAT (OR-Tools) and HiGHS.
+
+Coefficients are integers so that both work on the same numbers: whoever builds a program rounds times so that it is a
+relaxation, and then the solver's bound holds for the real one.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+Term = tuple[int, int]
+Whole = NDArray[np.int64]
+
+
+@dataclass
+class Program:
+    """Minimise column 0, which is the first that is made. Columns and rows have bounds; None: there is none."""
+
+    lo: list[int] = field(default_factory=list)
+    hi: list[int] = field(default_factory=list)
+    chosen: list[bool] = field(default_factory=list)
+    rows: list[tuple[list[Term], int | None, int | None]] = field(default_factory=list)
+
+    def column(self, hi: int, lo: int = 0, chosen: bool = False) -> int:
+        """A new column. chosen: it must be whole; others are when the chosen ones are."""
+        self.lo.append(lo)
+        self.hi.append(hi)
+        self.chosen.append(chosen)
+        return len(self.lo) - 1
+
+    def row(self, terms: Sequence[Term], lo: int | None = None, hi: int | None = None) -> None:
+        """lo <= sum of column times coefficient <= hi."""
+        self.rows.append(([term for term in terms if term[1]], lo, hi))
+
+
+@dataclass(frozen=True)
+class Solved:
+    """columns: the best found, or None; bound: no solution is below it; done: it is the best that there is;
+    stopped: by a person, before the limit."""
+
+    columns: Whole | None
+    bound: int
+    done: bool
+    stopped: bool = False
+
+
+def cp_sat(program: Program, limit: float, hint: Whole | None = None, work: float | None = None) -> Solved:
+    """Solve with CP-SAT on two workers. limit: seconds; work: a limit that does not depend on the machine's speed."""
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    variables = [model.new_int_var(lo, hi, "") for lo, hi in zip(program.lo, program.hi, strict=True)]
+    for terms, lo, hi in program.rows:
+        total = sum(variables[c] * a for c, a in terms)
+        model.add_linear_constraint(
+            total, cp_model.INT_MIN if lo is None else lo, cp_model.INT_MAX if hi is None else hi
+        )
+    model.minimize(variables[0])
+    if hint is not None:
+        for variable, value in zip(variables, hint.tolist(), strict=True):
+            model.add_hint(variable, value)
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = limit
+    solver.parameters.num_workers = 2
+    solver.parameters.random_seed = 0
+    if work is not None:
+        solver.parameters.max_deterministic_time = work
+        solver.parameters.interleave_search = True
+
+    begin = time.monotonic()
+    status = solver.solve(model)
+    if status == cp_model.INFEASIBLE:
+        return Solved(None, program.hi[0] + 1, True)
+    found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+    columns = np.array([solver.value(v) for v in variables]) if found else None
+    done = status == cp_model.OPTIMAL
+    early = not done and work is None and time.monotonic() - begin < 0.9 * limit - 1
+    return Solved(columns, max(program.lo[0], math.ceil(solver.best_objective_bound - 0.5)), done, early)
+
+
+def highs(program: Program, limit: float, hint: Whole | None = None) -> Solved:
+    """Solve with HiGHS, in a process of its own: it cannot be loaded where CP-SAT is. limit: seconds"""
+    root = str(Path(__file__).parents[2])
+    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+    given = pickle.dumps((program, limit, hint))
+    child = subprocess.Popen(
+        [sys.executable, "-m", "dse.place.highs"],
+        env={**os.environ, "PYTHONPATH": path},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        answer, _ = child.communicate(given, timeout=2 * limit + 60)
+        return pickle.loads(answer) if child.returncode == 0 else Solved(None, program.lo[0], False)
+    except subprocess.TimeoutExpired:
+        return Solved(None, program.lo[0], False)
+    except (KeyboardInterrupt, SystemExit):
+        return Solved(None, program.lo[0], False, stopped=True)
+    finally:
+        child.kill()
+        child.wait()

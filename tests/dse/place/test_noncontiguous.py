@@ -1,0 +1,92 @@
+"""Splits that need not be contiguous: the program beside brute force, in every mode."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dse.place import noncontiguous, split
+from dse.place.anneal import anneal, board
+from dse.place.groups import by_color, grouped
+from dse.place.noncontiguous import Model, ip
+from dse.place.placed import Options
+from dse.place.program import cp_sat, highs
+from dse.place.split import MODES
+from dse.place.workload import Workload
+from runtime.errors import CleaveError
+from tests.dse.place import brute, small
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def best_of(on: Workload, mode: str) -> float:
+    """The least period of any split, inf: none may be."""
+    device = brute.all_splits(on)
+    return float(brute.values(on, device, mode).min())
+
+
+@settings(max_examples=120, deadline=None)
+@given(SEEDS, st.sampled_from(MODES), st.booleans())
+def test_the_program_finds_and_proves_what_brute_force_finds(seed: int, mode: str, training: bool) -> None:
+    on = small.workload(seed, training=training)
+    best = best_of(on, mode)
+    try:
+        found = ip(on, Options(mode, contiguous=False, limit_s=20))
+    except CleaveError:
+        assert best == np.inf
+        return
+    assert split.faults(on, found.device) == []
+    assert found.value == split.period(on, found.device, mode)
+    assert found.value == pytest.approx(best, rel=1e-4, abs=1e-9)
+    assert best * (1 - 1e-4) <= found.bound <= best * (1 + 1e-12)
+
+
+@settings(max_examples=15, deadline=None)
+@given(SEEDS)
+def test_both_solvers_agree_and_no_bound_is_above_the_best(seed: int) -> None:
+    on = small.workload(seed, nodes=5, whole=False)
+    best = best_of(on, split.SUM)
+    if not 0 < best < np.inf:
+        return
+    groups = grouped(on, by_color(on))
+    model = Model(on, split.SUM, groups, noncontiguous.UNITS / (1.5 * best))
+    for answer in (cp_sat(model.program, 60), highs(model.program, 60)):
+        assert answer.done
+        assert answer.columns is not None
+        assert split.period(on, model.split_of(answer.columns)[groups.of]) == pytest.approx(best, rel=1e-4)
+        assert answer.bound / model.scale <= best * (1 + 1e-12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SEEDS)
+def test_annealing_keeps_to_what_may_be_and_is_never_worse(seed: int) -> None:
+    on = small.workload(seed, nodes=8)
+    groups = grouped(on, by_color(on))
+    device = brute.all_splits(on)
+    allowed = device[brute.values(on, device, split.SUM) < np.inf]
+    if not len(allowed):
+        return
+    start = allowed[seed % len(allowed)]
+    at = np.empty(len(groups), np.int32)
+    at[groups.of] = start
+    found = anneal(board(on, groups), at, seed % 1000, 2000)[groups.of]
+    assert split.faults(on, found) == []
+    assert split.period(on, found) <= split.period(on, start) + 1e-9
+    assert (found == anneal(board(on, groups), at, seed % 1000, 2000)[groups.of]).all()
+
+
+def test_it_has_to_be_asked_for() -> None:
+    with pytest.raises(CleaveError, match="--non-contiguous"):
+        ip(small.workload(1), Options())
+
+
+def test_the_solver_gives_the_same_under_a_limit_that_no_machine_changes() -> None:
+    on = small.workload(3, nodes=8)
+    groups = grouped(on, by_color(on))
+    model = Model(on, split.SUM, groups, noncontiguous.UNITS / max(1.0, float(on.acc[np.isfinite(on.acc)].sum() + 100)))
+    first, second = (cp_sat(model.program, 60, work=5.0) for _ in range(2))
+    assert first.columns is not None
+    assert second.columns is not None
+    assert (first.columns == second.columns).all()
