@@ -15,7 +15,7 @@ from rich.console import Console
 from dse import ending, show_placed
 from dse.cli_options import JsonOption, SeedOption, console, one_of, print_json
 from dse.cli_progress import working
-from dse.place.methods import METHODS, PERIOD
+from dse.place.methods import METHODS, PERIOD, usual
 from dse.place.placed import Options
 from dse.place.split import MODES, SUM
 from dse.place.workload import Workload
@@ -53,7 +53,7 @@ def place(
 ) -> None:
     """Place a graph of operators on accelerators and CPUs: the best split, or how far from it one may be."""
     methods = METHODS[one_of("--objective", objective, list(METHODS))]
-    name = one_of("--method", method or next(iter(methods)), list(methods))
+    name = one_of("--method", method or usual(objective, not non_contiguous), list(methods))
     one_of("--mode", mode, MODES)
     on = Workload.from_file(workload)
     begin = time.monotonic()

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dse.place.floor import between, floor, longest
 from dse.place.groups import Groups, by_color, grouped
@@ -88,9 +89,14 @@ def _plan(on: Workload) -> Plan:
     of = components(int(of.max(initial=-1)) + 1, between(on, of), strong=True)[1][of]
     groups, edge = grouped(on, of), between(on, of)
     order = topological(len(groups), edge)
-    does = (np.bincount(edge.ravel(), minlength=len(groups)) > 0) | (groups.cpu > 0)
-    needed = does | (on.cpus == 0)
-    return Plan(groups, edge, order[needed[order]], _on_cpu(on, of, len(groups)))
+    return Plan(groups, edge, order[_matters(on, of)[order]], _on_cpu(on, of, len(groups)))
+
+
+def _matters(on: Workload, of: Ints) -> NDArray[np.bool_]:
+    """(g,) whether a group waits, is waited for, or takes time; what does not stays on CPUs."""
+    g = int(of.max(initial=-1)) + 1
+    waits = np.bincount(between(on, of).ravel(), minlength=g) > 0
+    return waits | (np.bincount(of, weights=on.cpu, minlength=g) > 0) | (on.cpus == 0)
 
 
 def _on_cpu(on: Workload, of: Ints, g: int) -> Floats:
@@ -145,12 +151,13 @@ def _best(on: Workload, found: list[Ints], q: int) -> Ints:
 
 def _annealed(on: Workload, options: Options, slot: Ints, end: float) -> Ints:
     """A better split, by annealing one again and again."""
-    plan, q = _plan(on), options.subgraphs
-    laid, found = course(on, plan.groups.of, plan.order, q), [slot]
+    q, of = options.subgraphs, by_color(on)
+    order = of[on.order][np.sort(np.unique(of[on.order], return_index=True)[1])]
+    laid, found = course(on, of, order[_matters(on, of)[order]], q), [slot]
     for k in range(ROUNDS):
         if time.monotonic() > end:
             break
         options.watch(k, ROUNDS, "annealings")
         start = slot if k < ROUNDS // 2 else _best(on, found, q)
-        found.append(improve(laid, start, options.seed + k, STEPS * len(plan.order)))
+        found.append(improve(laid, start, options.seed + k, STEPS * len(order)))
     return _best(on, found, q)

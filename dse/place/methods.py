@@ -1,4 +1,4 @@
-"""The methods for each objective: a name, and a function of a workload and options. The first is the usual one."""
+"""The methods for each objective: a name, and a function of a workload and options."""
 
 from __future__ import annotations
 
@@ -27,3 +27,8 @@ METHODS: dict[str, dict[str, Method]] = {
         "max-load": fastest.max_load,
     },
 }
+
+
+def usual(objective: str, contiguous: bool) -> str:
+    """The method for an objective where none is named: the first; ``ip`` for splits that need not be contiguous."""
+    return "ip" if objective == PERIOD and not contiguous else next(iter(METHODS[objective]))

@@ -35,8 +35,6 @@ SHARES = (0.35, 1.0)
 
 def ip(on: Workload, options: Options) -> Placed:
     """The best split that a program finds, contiguous or not, and the bound that it proves."""
-    if options.contiguous:
-        raise CleaveError("this method finds splits that need not be contiguous: give --non-contiguous, or take dp")
     check(on, options, contiguous=False)
     end = time.monotonic() + (USUAL_S if options.limit_s is None else options.limit_s)
     best = _annealed(on, options, _first(on, options), end)

@@ -94,7 +94,7 @@ def test_nodes_that_stand_for_edges_are_not_shown(tmp_path: Path) -> None:
         (["--method", "magic"], "--method magic: must be one of dp, dpl"),
         (["--mode", "magic"], "--mode magic: must be one of sum, overlap, duplex"),
         (["--objective", "magic"], "--objective magic: must be one of period"),
-        (["--non-contiguous"], "contiguous splits alone"),
+        (["--non-contiguous", "--method", "dp"], "contiguous splits alone"),
     ],
 )
 def test_what_cannot_be_is_told(tmp_path: Path, words: list[str], said: str) -> None:

@@ -77,11 +77,6 @@ def test_annealing_keeps_to_what_may_be_and_is_never_worse(seed: int) -> None:
     assert (found == anneal(board(on, groups), at, seed % 1000, 2000)[groups.of]).all()
 
 
-def test_it_has_to_be_asked_for() -> None:
-    with pytest.raises(CleaveError, match="--non-contiguous"):
-        ip(small.workload(1), Options())
-
-
 def test_the_solver_gives_the_same_under_a_limit_that_no_machine_changes() -> None:
     on = small.workload(3, nodes=8)
     groups = grouped(on, by_color(on))
