@@ -1,7 +1,8 @@
 """Predictions against measurements: latency, period, memory and busy time of many mappings, predicted before they run.
 
     python -m tests.campaign.predictions --platform calibrated/local2.txt [--networks alexnet …] [--mappings 60]
-                                         [--ranks 2 4] [--frames 20] [--out rows.csv] [--plot FILE.png] [OPTION …]
+                                         [--ranks 2 4] [--frames 20] [--out rows.csv] [--plot FILE.png]
+                                         [--measured rows.csv --drawn-by PLATFORM] [OPTION …]
 
 For each network so many mappings, in turn random (a device a layer), vertical (stretches of layers), hybrid (stretches,
 and some layers split by channels) and from the front of a short search; each on two or more devices of the platform.
@@ -9,6 +10,8 @@ Each becomes a bundle that ``dse bench`` runs, here or on hosts: what follows th
 ``dse bench`` (``--key``, ``--known-hosts``, ``--python``). Prints a line a mapping, then a table: for the analytical
 model, the simulator and the thesis' equations (Eq. 4.7 to 4.10, one coefficient a kind of layer) the mean relative
 error and Spearman's rank correlation, the thesis' own figures, and what misses most. ``--out`` also resumes.
+``--measured`` takes the measurements of an earlier call and predicts them anew, by another calibration, say one without
+the network itself: then ``--drawn-by`` is the platform that the mappings were drawn with (fronts depend on it).
 """
 
 from __future__ import annotations
@@ -184,13 +187,16 @@ def measured(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int, access
         return json.loads(done("bench", bundle, *access, "--frames", frames, "--json"))
 
 
-def row(drawing: Drawing, number: int, frames: int, access: list[str]) -> Row:
-    """Predict a mapping, run it, and put both beside each other."""
-    cnn, platform = drawing.cnn, drawing.platform
+def row(drawing: Drawing, number: int, frames: int, access: list[str], platform: Platform, known: Row | None) -> Row:
+    """Predict a mapping, run it, and put both beside each other. known: it was run already"""
+    cnn = drawing.cnn
     way, mapping = drawing.mapping(number)
     found = simulated(cnn.graph, platform, mapping, WARMUP + frames, WARMUP)
     said = [found.price, found.analytical, thesis(cnn.graph, platform, mapping)]
     load = os.getloadavg()[0]
+    if known:
+        names = [f"{model}_{of}" for model in MODELS for of in OF]
+        return replace(known, **dict(zip(names, [x for price in said for x in _figures(price)], strict=True)))
     body = measured(cnn, platform, mapping, frames, access)
     peak = max(rank["peak_bytes"] - rank["memory"]["input_bytes"] for rank in body["ranks"])
     busy = sum(rank["compute_s"] for rank in body["ranks"])
@@ -293,17 +299,26 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="all figures, as CSV; what is in it is not measured again")
+    parser.add_argument("--measured", type=Path, help="rows of an earlier call, to predict again")
+    parser.add_argument("--drawn-by", help="platform of that call")
     parser.add_argument("--plot", type=Path, metavar="FILE.png")
     asked, access = parser.parse_known_args()
+    if asked.measured and not asked.measured.is_file():
+        parser.error(f"there is no file {asked.measured}")
     platform = Platform.from_file(asked.platform)
+    drawn_by = Platform.from_file(asked.drawn_by or asked.platform)
+    measured_before = {(r.network, r.number): r for r in read(asked.measured)}
     access = ["--platform", asked.platform, *access]
     rows = read(asked.out)
     known = {(r.network, r.number) for r in rows}
-    drawings = [Drawing(read_cnn(f"zoo:{n}", [], False), platform, asked.ranks, asked.seed) for n in asked.networks]
+    drawings = [Drawing(read_cnn(f"zoo:{n}", [], False), drawn_by, asked.ranks, asked.seed) for n in asked.networks]
     for number in range(asked.mappings):
         for drawing in drawings:
             if (drawing.cnn.graph.name, number) not in known:
-                rows.append(row(drawing, number, asked.frames, access))
+                before = measured_before.get((drawing.cnn.graph.name, number))
+                if before is None and asked.measured:
+                    continue
+                rows.append(row(drawing, number, asked.frames, access, platform, before))
                 print(_line(rows[-1]), flush=True)
                 write(asked.out, rows)
     print(*table(rows), "What the simulator misses most:", *misses(rows), sep="\n")
