@@ -17,6 +17,7 @@ from dse import cli_calibrate, cli_cluster, cli_place, cli_run, cli_simulate, cl
 from dse import run as job
 from dse.cli_group import grouped
 from dse.cli_options import (
+    CALIBRATED,
     BundleArgument,
     DryRunOption,
     ForceOption,
@@ -24,6 +25,7 @@ from dse.cli_options import (
     InputOption,
     JoinOption,
     JsonOption,
+    ModelOption,
     Network,
     Placement,
     PlatformOption,
@@ -34,6 +36,7 @@ from dse.cli_options import (
     console,
     one_of,
     print_json,
+    read_platform,
 )
 from dse.inputs import cnn_path
 from model import autodice
@@ -157,11 +160,12 @@ def price(
     platform: PlatformOption,
     placement: Placement,
     join: JoinOption = "use",
+    model: ModelOption = CALIBRATED,
     as_json: JsonOption = False,
 ) -> None:
     """Price a mapping, and show where its time, memory and energy go."""
     loaded = network.read()
-    found, cluster = placement.read(loaded, Platform.from_file(platform))
+    found, cluster = placement.read(loaded, read_platform(platform, model))
     graph = loaded.graph
     if one_of("--join", join, bundles.JOINS) == bundles.GATHER:
         graph, found = gathered(graph, found)

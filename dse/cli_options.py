@@ -23,6 +23,9 @@ from runtime.images import ORDERS, Pixels, numbers
 WIDE = 160
 """Columns where the output is no terminal: a table in a file or a pipe is not squeezed into 80."""
 
+CALIBRATED, PAPER = MODELS = ("calibrated", "paper")
+"""See ``--model``."""
+
 console = Console(width=None if sys.stdout.isatty() else WIDE)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines")]
@@ -39,6 +42,10 @@ HorizontalOption = Annotated[Path | None, typer.Option("--horizontal", help="Aut
 JoinOption = Annotated[str, typer.Option("--join", help="Where parts of a layer are joined: use, or gather (AutoDiCE)")]
 TargetOption = Annotated[
     str, typer.Option("--target", help="What the programs are written in: python, or cpp (half the memory)")
+]
+ModelOption = Annotated[
+    str,
+    typer.Option("--model", help="What predicts: calibrated, or paper (its equations alone, to compare)"),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace an earlier result")]
@@ -102,6 +109,12 @@ class Images:
 def print_json(body: Any) -> None:
     """One JSON value, for machines."""
     sys.stdout.write(json.dumps(body, indent=1) + "\n")
+
+
+def read_platform(file: Path, model: str) -> Platform:
+    """The platform, and what predicts on it: one of ``MODELS``."""
+    found = Platform.from_file(file)
+    return found.by_paper() if one_of("--model", model, MODELS) == PAPER else found
 
 
 def one_of(option: str, text: str, known: Sequence[str]) -> str:

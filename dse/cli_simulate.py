@@ -11,14 +11,17 @@ from codegen import bundle as bundles
 from dse import show_simulated, timeline
 from dse.cli_group import grouped
 from dse.cli_options import (
+    CALIBRATED,
     JoinOption,
     JsonOption,
+    ModelOption,
     Network,
     Placement,
     PlatformOption,
     console,
     one_of,
     print_json,
+    read_platform,
 )
 from dse.inputs import read_text
 from dse.show_simulated import Look
@@ -56,6 +59,7 @@ def simulate(
     measured: Annotated[
         Path | None, typer.Option("--measured", help="What dse bench --save-trace wrote: compare, and trace both")
     ] = None,
+    model: ModelOption = CALIBRATED,
     picture: Annotated[Path | None, typer.Option("--picture", help="Draw a timeline: .svg or .png")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -63,7 +67,7 @@ def simulate(
     if picture:
         timeline.check(picture)
     loaded = network.read()
-    mapping, cluster = placement.read(loaded, Platform.from_file(platform))
+    mapping, cluster = placement.read(loaded, read_platform(platform, model))
     graph = loaded.graph
     if one_of("--join", join, bundles.JOINS) == bundles.GATHER:
         graph, mapping = gathered(graph, mapping)

@@ -13,7 +13,7 @@ up to the time of a segment).
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -23,6 +23,9 @@ from model import boxes, records
 from model.graph import Graph, Layer
 from model.macs import VIEWS
 from runtime.errors import CleaveError
+
+PAPER = "#paper"
+"""At the end of a set's name: the set as the thesis' equations have it, one coefficient a kind of layer."""
 
 FORMAT = "cleave-coefficients"
 VERSION = 1
@@ -83,6 +86,7 @@ class LayerCost:
     power_w:    drawn while it runs
     s_per_byte: of what the layer reads and writes, weights too
     error:      relative error to expect of a layer that was not measured, held out; None: unknown
+    paper:      the coefficient of Eq. 4.7 alone, for ``PAPER``; None: ``macs_per_cycle``
     """
 
     macs_per_cycle: float
@@ -90,6 +94,7 @@ class LayerCost:
     power_w: float
     s_per_byte: float = 0.0
     error: float | None = None
+    paper: float | None = None
 
 
 @dataclass(frozen=True)
@@ -190,6 +195,8 @@ class Coefficients:
 @cache
 def load(name: str) -> Coefficients:
     """A shipped set by name (``jetson-xavier-nx``), or the set in a JSON file."""
+    if name.endswith(PAPER):
+        return _by_paper(load(name.removesuffix(PAPER)))
     if name in shipped():
         text = (files("platforms") / "coefficients" / f"{name}.json").read_text()
         return parse(text, name)
@@ -197,6 +204,29 @@ def load(name: str) -> Coefficients:
     if not path.is_file():
         raise CleaveError(f"coefficients '{name}' are neither shipped ({', '.join(shipped())}) nor a file")
     return parse(path.read_text(errors="replace"), name)
+
+
+def _by_paper(found: Coefficients) -> Coefficients:
+    """Eq. 4.7 to 4.10 and nothing else: no fixed times, no kernels, nothing that neighbours save or join."""
+    units = {name: _bare(unit) for name, unit in found.units.items()}
+    return replace(found, units=units)
+
+
+def _bare(unit: UnitCost) -> UnitCost:
+    layers = {kind: _plain(cost) for kind, cost in unit.layers.items()}
+    none: dict[str, Any] = dict.fromkeys(MESSAGES, 0.0)
+    return replace(unit, layers=layers, kernels={}, gains={}, joins={}, **none)
+
+
+def _plain(cost: LayerCost) -> LayerCost:
+    return replace(cost, macs_per_cycle=cost.paper or cost.macs_per_cycle, overhead_s=0.0, s_per_byte=0.0, error=None)
+
+
+MESSAGES = (
+    *("send_s", "send_s_per_byte", "receive_s", "receive_s_per_byte", "gap_s"),
+    *("late_s", "late_s_per_byte", "wake_s", "wake_s_per_byte"),
+)
+"""Fields of ``UnitCost`` that tell what messages cost a device."""
 
 
 def shipped() -> list[str]:

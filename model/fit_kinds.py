@@ -62,8 +62,15 @@ def fit_kinds(table: Sequence[Measured], declared: UnitCost) -> dict[str, LayerC
     for kind, cost in declared.layers.items():
         mine = [kernel for kernel in table if kernel.kind == kind]
         likely = _scaled(cost, scale)
-        found[kind] = _fitted(mine, likely, declared.frequency_hz) if mine else likely
+        fitted = _fitted(mine, likely, declared.frequency_hz) if mine else likely
+        found[kind] = replace(fitted, paper=_paper(mine, declared.frequency_hz))
     return found
+
+
+def _paper(mine: Sequence[Measured], frequency_hz: float) -> float | None:
+    """The coefficient of Eq. 4.7: all multiply-accumulates of a kind over all its time; None: it has none of either."""
+    macs, seconds = sum(kernel.features[1] for kernel in mine), sum(kernel.seconds for kernel in mine)
+    return macs / seconds / frequency_hz if macs and seconds else None
 
 
 def _fitted(mine: Sequence[Measured], likely: LayerCost, frequency_hz: float) -> LayerCost:

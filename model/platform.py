@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from model import platform_file as form
 from model import quantity
+from model.coefficients import PAPER
 from model.platform_file import Fields, Line, Sheet
 from runtime.errors import CleaveError
 
@@ -154,6 +155,10 @@ class Platform:
         moved = (replace(d, host=left.index(d.host), pool=pools.index(d.pool)) for d in devices)
         hosts = tuple(self.hosts[i] for i in left)
         return Platform(self.name, hosts, tuple(moved), tuple(self.pools[i] for i in pools))
+
+    def by_paper(self) -> Platform:
+        """The same cluster, priced by the thesis' equations alone (see ``coefficients.PAPER``)."""
+        return replace(self, devices=tuple(replace(d, coefficients=d.coefficients + PAPER) for d in self.devices))
 
     def bandwidth(self) -> NDArray[np.float64]:
         """``(D, D)`` bytes/s from device to device.

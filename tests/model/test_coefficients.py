@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -237,3 +238,19 @@ def test_a_fully_connected_layer_has_its_own_coefficient(op: str, tmp_path: Path
 def test_every_kind_of_the_table_is_known() -> None:
     assert set(coefficients._KIND_OF.values()) <= set(coefficients.KINDS)
     assert {"Conv", "ConvTranspose", "Add", "MaxPool", "Gemm"} <= set(RULES)
+
+
+def test_by_the_paper_a_kind_has_one_coefficient_and_messages_cost_a_device_nothing(tmp_path: Path) -> None:
+    found = coefficients.load("generic")
+    cost = replace(found.unit("cpu").layers["fc"], overhead_s=1e-3, s_per_byte=1e-9, paper=2.5)
+    unit = replace(found.unit("cpu"), layers={**found.unit("cpu").layers, "fc": cost}, send_s=1e-3, late_s=1e-3)
+    file = tmp_path / "mine.json"
+    file.write_text(replace(found, units={"cpu": unit}).to_json())
+    plain = coefficients.load(f"{file}{coefficients.PAPER}").unit("cpu")
+    assert (plain.layers["fc"].macs_per_cycle, plain.layers["fc"].overhead_s, plain.layers["fc"].s_per_byte) == (
+        2.5,
+        0,
+        0,
+    )
+    assert plain.layers["pool"].macs_per_cycle == unit.layers["pool"].macs_per_cycle
+    assert (plain.send_s, plain.late_s, plain.kernels) == (0, 0, {})
