@@ -18,9 +18,11 @@ from dse.chromosomes import KINDS, SHARES
 from dse.cli_access import HERE, Access, TrustOption, placed, targets
 from dse.cli_group import grouped
 from dse.cli_options import (
+    CALIBRATED,
     DryRunOption,
     ForceOption,
     JsonOption,
+    ModelOption,
     Network,
     PlatformOption,
     SeedOption,
@@ -28,6 +30,7 @@ from dse.cli_options import (
     console,
     one_of,
     print_json,
+    read_platform,
 )
 from dse.cli_progress import searching
 from dse.closing.loop import Limits
@@ -115,6 +118,7 @@ def run(
     effort: Effort,
     measured: Measured,
     access: Access,
+    model: ModelOption = CALIBRATED,
     target: TargetOption = "python",
     check: Annotated[bool, typer.Option("--verify/--no-verify", help="Run every bundle here and compare")] = True,
     force: ForceOption = False,
@@ -124,7 +128,7 @@ def run(
     """Find the best mappings; generate, run and check their programs."""
     settings = effort.settings
     one_of("--target", target, TARGETS)
-    loaded, cluster = network.read(), Platform.from_file(platform)
+    loaded, cluster = network.read(), read_platform(platform, model)
     out = out or Path("runs") / f"{loaded.graph.name}-{cluster.name}"
     coding = way.coding(cluster)
     job.check_place(out, force)
