@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 
 from dse.calibrate import boards as kinds
@@ -202,18 +203,24 @@ def measured(lab: Lab) -> Measured:
     times = _times(looks, lab.runs(looks))
     types = _types(lab, times)
     jobs = {
-        type_.name: [
-            job
-            for device in type_.devices
-            for cnn, frame_s in zip(lab.cnns, times[device], strict=True)
-            for job in lab.full(device, cnn, frame_s)
-        ]
+        type_.name: in_turn(
+            [
+                lab.full(device, cnn, frame_s)
+                for device in type_.devices
+                for cnn, frame_s in zip(lab.cnns, times[device], strict=True)
+            ]
+        )
         for type_ in types
     }
     found = iter(lab.runs([job for of_type in jobs.values() for job in of_type]))
     runs = {name: [next(found) for _ in of_type] for name, of_type in jobs.items()}
     links = lab.links()
     return Measured(tuple(types), runs, tuple(links), tuple(lab.runs(lab.together())))
+
+
+def in_turn(of_networks: Sequence[Sequence[Job]]) -> list[Job]:
+    """One of each in turn: what slows a host down for a minute then slows all networks down a bit, none a lot."""
+    return [job for row in zip_longest(*of_networks) for job in row if job is not None]
 
 
 def drifts(lab: Lab) -> list[Drift]:
