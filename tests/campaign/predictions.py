@@ -50,7 +50,7 @@ from model.spending import COMPUTE, MEMORY
 from runtime.bench import WARMUP, bench
 from tests.command import done
 
-NETWORKS = ("alexnet", "vgg19", "densenet121", "resnet50", "shufflenet")
+NETWORKS = ("alexnet", "vgg16", "densenet121", "resnet50", "shufflenet")
 WAYS = ("random", "vertical", "hybrid", "front")
 THESIS = {
     "latency": ((1.07, 0.56), (1.82, 0.85), (1.43, 0.57)),
