@@ -100,13 +100,27 @@ class Chromosome:
         anchor = self.coding.anchor[tasks]
         reached = np.cumsum(np.bincount(anchor, work[tasks])) / max(work[tasks].sum(), 1e-300)
         stage = np.minimum((reached * len(devices) * (1 - 1e-9)).astype(int), len(devices) - 1)
+        genes = self.encode(np.array(devices)[stage[anchor]])
+        assert genes is not None  # consecutive anchors, each stage with its own device
+        return genes
+
+    def encode(self, device: NDArray[np.integer]) -> NDArray[np.int32] | None:
+        """``(n_genes,)`` genes of whole layers, each on the device that ``(n_layers,)`` names.
+
+        The inverse of ``decode``; None where no genes stand for that: split points give a device consecutive anchors,
+        and layers that are no anchors the device of theirs.
+        """
+        tasks = slice(self.g.n_inputs, self.g.n_inputs + self.g.n_layers)
         if self.coding.kind == NAIVE:
             per_layer = np.diff(np.append(self.coding.first_gene[tasks], self.n_genes))
-            return np.repeat(np.array(devices, dtype=np.int32)[stage], per_layer)
+            return np.repeat(device.astype(np.int32), per_layer)
+        anchor = self.coding.anchor[tasks]
         genes = np.zeros(self.n_genes, dtype=np.int32)
-        for k, device in enumerate(devices):
-            genes[device] = np.max(np.flatnonzero(stage == k), initial=-1) + 1
-        return genes
+        genes[device] = anchor + 1  # the last one stays
+        stops = np.sort(genes[: self.coding.devices][genes[: self.coding.devices] > 0])
+        follows = np.searchsorted(stops, anchor, side="right")
+        first = np.array([device[np.flatnonzero(anchor == stop - 1)[0]] for stop in stops])
+        return genes if (len(np.unique(first)) == len(first)) and (first[follows] == device).all() else None
 
 
 def chromosome(

@@ -74,11 +74,22 @@ class Effort:
         str, typer.Option(help=f"Who scores: {', '.join(EVALUATORS)} (search by the first, its front by the second)")
     ] = BOTH
 
+    exact_seeds: Annotated[
+        bool, typer.Option("--exact-seeds/--no-exact-seeds", help="Begin with the best chains of whole layers, too")
+    ] = True
+
     @property
     def settings(self) -> Settings:
         """``CleaveError`` for options that cannot be."""
         evaluator = one_of("--evaluator", self.evaluator, EVALUATORS)
-        return Settings(self.population, self.generations, self.seed, _objectives(self.objectives), evaluator=evaluator)
+        return Settings(
+            self.population,
+            self.generations,
+            self.seed,
+            _objectives(self.objectives),
+            evaluator=evaluator,
+            exact_seeds=self.exact_seeds,
+        )
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Mapping as Dict
 from collections.abc import Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from matplotlib.figure import Figure
 
 from dse.chromosomes import Chromosome
 from dse.evaluation import OBJECTIVES
+from dse.place.cnn.bounds import Proven
 from dse.search import Front
 from model.boxes import CHANNELS
 from model.graph import Graph
@@ -36,7 +39,14 @@ def shown(objective: str, value: float) -> str:
     return f"{value * factor:.4g} {unit}"
 
 
-def write_front(folder: Path, front: Front, chromosome: Chromosome, graph: Graph, platform: Platform) -> None:
+def write_front(
+    folder: Path,
+    front: Front,
+    chromosome: Chromosome,
+    graph: Graph,
+    platform: Platform,
+    known: Dict[str, Proven] = MappingProxyType({}),
+) -> None:
     """``front.csv`` (one line a point) and ``front.json`` (mappings included)."""
     mappings = [chromosome.decode(genes) for genes in front.genes]
     rows = [_row(i, front, mapping, graph) for i, mapping in enumerate(mappings)]
@@ -49,11 +59,17 @@ def write_front(folder: Path, front: Front, chromosome: Chromosome, graph: Graph
         **_ends(chromosome, platform),
         "devices": [device.name for device in platform.devices],
         "layers": [layer.name for layer in graph.layers],
+        "proven": proven_body(known),
     }
     points = [row | {"mapping": compact(graph, m)} for row, m in zip(rows, mappings, strict=True)]
     lines = ",\n  ".join(json.dumps(point) for point in points)
     opened = json.dumps(head, indent=1).removesuffix("\n}")
     (folder / "front.json").write_text(f'{opened},\n "points": [\n  {lines}\n ]\n}}\n')
+
+
+def proven_body(known: Dict[str, Proven]) -> dict[str, dict[str, float | None]]:
+    """By objective the best value, what no mapping of the kind goes below, and the gap, a part of the latter."""
+    return {objective: {"best": p.value, "bound": p.bound, "gap": p.gap} for objective, p in known.items()}
 
 
 def _ends(chromosome: Chromosome, platform: Platform) -> dict[str, str]:

@@ -7,7 +7,8 @@ import os
 import platform as machine
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping as Dict
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from dse.closing.figures import Rig
 from dse.closing.loop import Attempt, Closed, Closing, Limits, Space
 from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn
+from dse.place.cnn.bounds import Proven, bounds, proven
 from dse.ready import Place
 from dse.search import Front, Progress, Settings, search
 from model import coefficients
@@ -79,11 +81,16 @@ class Measuring:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a run found. closed: what was measured; None: nothing was to be"""
+    """What a run found.
+
+    closed: what was measured; None: nothing was to be
+    proven: by objective, how good the best of the search is, as the model predicts it
+    """
 
     front: Front
     shipped: tuple[Shipped, ...]
     closed: Closed | None = None
+    proven: Dict[str, Proven] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
@@ -154,6 +161,9 @@ def run(
         check_mpi()
     encoding, costs = prepare(cnn, platform, coding)
     front = search(encoding, costs, settings, progress)
+    known = proven(
+        dict(zip(OBJECTIVES, front.scores.min(axis=0), strict=True)), bounds(encoding, costs, settings.evaluator)
+    )
     with folder.fresh(out, force) as draft:
         closed = None
         if measuring:
@@ -163,9 +173,9 @@ def run(
             front = closed.front
         say(f"writing {len(front.genes)} points of the front")
         shipped = choose(front, encoding, settings)
-        _write_results(draft, front, encoding, cnn, platform, settings, shipped)
+        _write_results(draft, front, encoding, cnn, platform, settings, shipped, known)
         done = [_ship(draft, s, cnn, platform, target, check, settings.seed, say) for s in shipped]
-        outcome = Outcome(front, tuple(done), closed)
+        outcome = Outcome(front, tuple(done), closed, known)
         summary = summarise(outcome, cnn, platform, coding, settings)
         (draft / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     return outcome
@@ -191,8 +201,9 @@ def _write_results(
     platform: Platform,
     settings: Settings,
     shipped: list[Shipped],
+    known: Dict[str, Proven],
 ) -> None:
-    results.write_front(draft, front, encoding, cnn.graph, platform)
+    results.write_front(draft, front, encoding, cnn.graph, platform, known)
     results.write_convergence(draft, front)
     title = f"{cnn.graph.name} on {platform.name}"
     best = {s.name: s.point for s in shipped}
@@ -249,6 +260,7 @@ def summarise(outcome: Outcome, cnn: Cnn, platform: Platform, coding: Coding, se
             "evaluated": front.evaluated,
             "generations": len(front.best),
         },
+        "proven": results.proven_body(outcome.proven),
         "time": {
             "search_s": front.search_s,
             "decode_lower_price_s": front.scoring_s,

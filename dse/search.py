@@ -21,6 +21,7 @@ from pymoo.core.termination import NoTermination
 from dse.chromosomes import POINTS, Chromosome
 from dse.evaluation import ANALYTICAL, BOTH, OBJECTIVES, SIMULATOR, evaluate, traits
 from dse.operators import ChangeGenes, ExchangeGenes, RandomGenes, SameGenes
+from dse.place.cnn.seeds import seeds
 from model.costs import CostArrays, whole_s
 from runtime.errors import CleaveError
 
@@ -38,6 +39,7 @@ class Settings:
     head_start: the first population holds the mappings of ``head_start``, the rest is random
     evaluator: whose scores, one of ``EVALUATORS``; both: the analytical model's in the search, whose front is then
                scored by the simulator
+    exact_seeds: a head start has the chains of whole layers with the least period and latency, too
     """
 
     population: int = 1000
@@ -46,6 +48,7 @@ class Settings:
     objectives: tuple[str, ...] = ("latency_s", "energy_j", "memory_bytes")
     head_start: bool = True
     evaluator: str = BOTH
+    exact_seeds: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +153,7 @@ def search(
     evaluate(chromosome, costs, np.zeros((1, chromosome.n_genes), dtype=np.int32))  # compile outside the clock
     begin = time.perf_counter()
     problem = MappingProblem(chromosome, costs, settings, correct)
-    first = head_start(chromosome, costs) if settings.head_start else np.empty((0, chromosome.n_genes), np.int64)
+    first = _first(chromosome, costs, settings)
     first = first if begin_with is None else np.vstack([begin_with, first])
     algorithm = _algorithm(chromosome, settings, first)
     algorithm.setup(problem, termination=NoTermination(), seed=settings.seed, verbose=False)
@@ -177,6 +180,16 @@ def _simulated(front: Front, chromosome: Chromosome, costs: CostArrays, problem:
 def in_order(front: Front, columns: list[int]) -> Front:
     """By the objectives."""
     return front.at(np.lexsort([*front.genes.T[::-1], *front.scores[:, columns[::-1]].T]))
+
+
+def _first(chromosome: Chromosome, costs: CostArrays, settings: Settings) -> NDArray[np.int64]:
+    """``(k, n_genes)`` mappings that a search begins with, besides random ones."""
+    found = [np.empty((0, chromosome.n_genes), np.int64)]
+    if settings.head_start:
+        found.append(head_start(chromosome, costs))
+    if settings.head_start and settings.exact_seeds:
+        found.append(seeds(chromosome, costs))
+    return np.vstack(found)
 
 
 def head_start(chromosome: Chromosome, costs: CostArrays) -> NDArray[np.int64]:

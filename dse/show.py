@@ -12,6 +12,7 @@ from rich.table import Table
 from codegen.verify import Verification
 from dse.closing.loop import Closed
 from dse.evaluation import OBJECTIVES
+from dse.place.cnn.bounds import Proven
 from dse.results import UNITS, shown
 from dse.run import Coding, Outcome
 from dse.search import Settings
@@ -128,6 +129,8 @@ def outcome(console: Console, found: Outcome, cluster: Platform, generations: in
     console.print(table(["bundle", "ranks", "latency", "energy", "memory", "period", "answer"], rows))
     if found.closed:
         _closed(console, found.closed)
+    for objective, known in found.proven.items():
+        line(console, _proven(objective, known))
     errors = [s.expected_error for s in found.shipped if s.expected_error is not None]
     warn_expected(console, cluster, max(errors, default=None))
     share = front.scoring_s / front.search_s
@@ -144,6 +147,14 @@ def _closed(console: Console, closed: Closed) -> None:
          "figures above are measured where they can be")  # fmt: skip
     for name, (model, corrected) in closed.errors().items():
         line(console, f"{UNITS[name][0]}: the model was off by {model:.1%} on average, corrected by {corrected:.1%}")
+
+
+def _proven(objective: str, known: Proven) -> str:
+    """How far the best is from what could be."""
+    best = f"best {objective.split('_')[0]} {shown(objective, known.value)}"
+    if known.gap is None:
+        return f"{best}; nothing is known about what could be reached"
+    return f"{best}, at most {100 * known.gap:.2g} % above what any mapping of this kind could reach"
 
 
 def _verdict(found: Verification | None) -> str:

@@ -1,0 +1,65 @@
+"""What no mapping of a kind can beat, by the very costs that score mappings: the other side of what a search finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dse.chromosomes import NAIVE, Chromosome
+from dse.evaluation import ANALYTICAL, BOTH, SIMULATOR
+from dse.place.cnn.cuts import line
+from dse.place.cnn.kinds import alike
+from dse.place.cnn.relaxed import largest_bound, parts, path_bound, work_bound
+from dse.place.cnn.wires import wires
+from model.costs import CostArrays
+
+ROUNDING = 1e-9
+"""By which sums in another order may differ, relative."""
+
+
+@dataclass(frozen=True)
+class Proven:
+    """The best value of an objective that was found, and what no mapping of the kind goes below; seconds."""
+
+    value: float
+    bound: float
+
+    @property
+    def gap(self) -> float | None:
+        """By which part the value is above the bound at most; None where the bound says nothing.
+
+        A short stream, before its pipeline is full, may have a period below that of any long one: that is no gap.
+        """
+        return max(0.0, self.value / self.bound - 1) if self.bound > 0 else None
+
+
+def proven(best: dict[str, float], below: dict[str, float]) -> dict[str, Proven]:
+    """By objective, from its best value and its bound."""
+    return {objective: Proven(best[objective], bound) for objective, bound in below.items()}
+
+
+def bounds(chromosome: Chromosome, costs: CostArrays, evaluator: str = ANALYTICAL) -> dict[str, float]:
+    """Seconds by objective that no mapping of the chromosome goes below, as ``EVALUATORS`` score (both: a front)."""
+    judge = SIMULATOR if evaluator == BOTH else evaluator
+    splits = most_parts(chromosome)
+    found = relaxed(chromosome, costs, splits)
+    if splits == 1 and chromosome.coding.kind != NAIVE:
+        on = line(chromosome, costs)
+        chained = {"latency_s": on.latency()[0], "period_s": on.period(judge)}
+        found = {objective: max(value, chained[objective]) for objective, value in found.items()}
+    return {objective: float(value) * (1 - ROUNDING) for objective, value in found.items()}
+
+
+def relaxed(chromosome: Chromosome, costs: CostArrays, splits: int) -> dict[str, float]:
+    """Of mappings with any layer on any device, in so many parts at most."""
+    g, w = chromosome.g, wires(costs)
+    p = parts(g, costs, splits)
+    return {
+        "latency_s": path_bound(g, p, w, splits),
+        "period_s": max(work_bound(g, costs, p, alike(costs, w)), largest_bound(p, splits)),
+    }
+
+
+def most_parts(chromosome: Chromosome) -> int:
+    """Of a layer, in any mapping of a chromosome."""
+    coding = chromosome.coding
+    return coding.devices if coding.kind == NAIVE else coding.rows

@@ -1,0 +1,138 @@
+"""Where a chromosome may cut a network of whole layers, and what its stretches cost on a platform."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.chromosomes import NAIVE, Chromosome
+from dse.place.cnn.chains import Stages, Team, chains, soonest, team
+from dse.place.cnn.kinds import Kinds, alike, least_of, merged
+from dse.place.cnn.relaxed import Parts, critical, done, edges, given_back, parts
+from dse.place.cnn.stretches import Stretches, last_read, stretches
+from dse.place.cnn.wires import Wires, least, loads, wires
+from model.arrays import GraphArrays, Ints
+from model.costs import CostArrays, Floats
+
+MOST_STEPS = 1.5e8
+"""Of dynamic programming, as many as take some tenths of a second; beyond, kinds of devices are put together."""
+HALVINGS = 14
+"""Of the interval that holds the least latency."""
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """A network as a line of stretches, on a platform. Tables by group of kinds, see ``merged``; inf: it does not fit.
+
+    cuts: (m+1,) layers; s: by kind, not by group
+    """
+
+    chromosome: Chromosome
+    costs: CostArrays
+    cuts: Ints
+    s: Stretches
+    w: Wires
+    kinds: Kinds
+    groups: list[Kinds]
+    team: Team
+
+    @property
+    def _first(self) -> list[int]:
+        return [kind[0] for kind in self.kinds]
+
+    def _table(self, of: Floats) -> Floats:
+        """By group, inf where the weights of a stretch do not fit."""
+        memory, capacity = self.costs.memory[self._first], self.costs.capacity[self.costs.pool[self._first]]
+        held = self.s.weights[None] * memory[:, 0, None, None] + memory[:, 3, None, None]
+        return least_of(np.where(held > capacity[:, None, None], np.inf, of), self.kinds, self.groups)
+
+    def busy(self, evaluator: str) -> Floats:
+        """Seconds a frame of a device or link."""
+        return self._table(loads(self.s, self.w, self._first, evaluator))
+
+    def period(self, evaluator: str) -> float:
+        """Seconds a frame of the busiest device or link, at least."""
+        return float(chains(self.busy(evaluator), self.team, add=False).value[:, -1].min())
+
+    def alone(self) -> Floats:
+        """Seconds of a frame, messages that come in included."""
+        arrive = np.array([self.s.into @ self.w.into[device] for device in self._first])
+        return self._table(self.s.seconds + arrive)
+
+    def latency(self) -> tuple[float, Stages]:
+        """Seconds that a frame takes at least, and how the network is cut where that is so."""
+        p = parts(self.chromosome.g, self.costs, 1)
+        ready, rest, arrives = self._around(p)
+        seconds = self._table(self.s.seconds)
+        until = least_of(self.s.until, self.kinds, self.groups)
+        low, high = 0.0, float(chains(self.alone(), self.team, add=True).value[:, -1].min()) * (1 + 1e-9)
+        found: Stages = []
+        for k in range(HALVINGS + 1):
+            limit = high if k == 0 else (low + high) / 2
+            table = soonest(seconds, until, arrives, ready, rest, self.team, limit)
+            choice = int(np.argmin(table.value[:, -1]))
+            if np.isfinite(table.value[choice, -1]):
+                high, found = limit, table.stages(choice, self.team)
+            else:
+                low = limit
+        return low, found
+
+    def _around(self, p: Parts) -> tuple[Floats, Floats, Floats]:
+        """Of ``soonest``: (m+1,) ready, rest, arrives."""
+        g, w, m = self.chromosome.g, self.w, len(self.cuts)
+        back = np.concatenate(([0.0], np.cumsum(given_back(p))))
+        before, after = done(g, p, w, 1) + back[1:], _after(g, p) + back[-1] - back[:-1]
+        ready, rest, arrives = (np.zeros(m) for _ in range(3))
+        last = last_read(g, self.cuts)
+        at = {int(layer): k for k, layer in enumerate(self.cuts)}
+        for edge, maker, reader in edges(g):
+            sent = float(least(w.any_, g.tensor_bytes[g.edge_tensor[edge]]))
+            if reader in at:
+                ready[at[reader]] = max(ready[at[reader]], before[maker] + sent)
+                if maker == last[at[reader]]:
+                    arrives[at[reader]] = max(arrives[at[reader]], sent)
+            if maker + 1 in at:
+                rest[at[maker + 1]] = max(rest[at[maker + 1]], sent + after[reader])
+        return ready, rest, arrives
+
+    def devices(self, stages: Stages) -> NDArray[np.int64]:
+        """(n_layers,) of a chain: of each group the next one that is free."""
+        free = [[device for kind in group for device in kind] for group in self.groups]
+        found = np.zeros(self.chromosome.g.n_layers, dtype=np.int64)
+        for a, b, group in stages:
+            found[self.cuts[a] : self.cuts[b]] = free[group].pop(0)
+        return found
+
+
+def _after(g: GraphArrays, p: Parts) -> Floats:
+    """(L,) seconds of a layer and what follows it, at least, but for what these give back."""
+    own = np.maximum(critical(p), 0)
+    found = own.copy()
+    for _, maker, reader in sorted(edges(g), key=lambda edge: -edge[1]):
+        found[maker] = max(found[maker], own[maker] + found[reader])
+    return found
+
+
+def line(chromosome: Chromosome, costs: CostArrays) -> Line:
+    """A network's stretches on a platform."""
+    cuts, w = places(chromosome), wires(costs)
+    kinds = alike(costs, w)
+    groups = merged(kinds, costs, MOST_STEPS / len(cuts) ** 2)
+    s = stretches(chromosome.g, costs, cuts, [kind[0] for kind in kinds])
+    return Line(chromosome, costs, cuts, s, w, kinds, groups, team(_counts(groups)))
+
+
+def _counts(groups: Sequence[Kinds]) -> list[int]:
+    return [sum(map(len, group)) for group in groups]
+
+
+def places(chromosome: Chromosome) -> Ints:
+    """(m+1,) layers before which a mapping may go on to another device, the first one, and the end."""
+    g = chromosome.g
+    if chromosome.coding.kind == NAIVE:
+        return np.arange(g.n_layers + 1, dtype=np.int32)
+    anchor = chromosome.coding.anchor[g.n_inputs : g.n_inputs + g.n_layers]
+    return np.concatenate(([0], np.flatnonzero(np.diff(anchor)) + 1, [g.n_layers])).astype(np.int32)

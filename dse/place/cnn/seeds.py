@@ -1,0 +1,35 @@
+"""Mappings of whole layers that are the best of their kind, for the first population of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.chromosomes import Chromosome
+from dse.evaluation import ANALYTICAL, SIMULATOR, evaluate
+from dse.place.cnn.chains import Stages, chains
+from dse.place.cnn.cuts import Line, line
+from model.costs import CostArrays
+
+
+def seeds(chromosome: Chromosome, costs: CostArrays) -> NDArray[np.int64]:
+    """``(k, n_genes)`` chains of whole layers with the least period and latency, for every number of devices.
+
+    Those that a chromosome cannot express or that need more memory than there is are left out.
+    """
+    on = line(chromosome, costs)
+    rows = [chromosome.encode(on.devices(stages)) for stages in _chains(on)]
+    genes = np.array([row for row in rows if row is not None], dtype=np.int64).reshape(-1, chromosome.n_genes)
+    if not len(genes):
+        return genes
+    first = np.sort(np.unique(genes, axis=0, return_index=True)[1])
+    return genes[first][evaluate(chromosome, costs, genes[first])[1] <= 0]
+
+
+def _chains(on: Line) -> Iterator[Stages]:
+    yield on.latency()[1]
+    for judge in (ANALYTICAL, SIMULATOR):
+        yield from chains(on.busy(judge), on.team, add=False).best(on.team)
+    yield from chains(on.alone(), on.team, add=True).best(on.team)

@@ -1,0 +1,135 @@
+"""What consecutive layers cost, wherever a chromosome may cut the network: each stretch on each kind of device.
+
+Where whole layers follow one another on a device, all others being elsewhere, its segments are known: one begins with
+a layer that is the first to read something from before the stretch, and after one that something behind it reads.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.arrays import GraphArrays, Ints
+from model.boxes import CHANNELS
+from model.compiled import kernel, on_all_cores
+from model.costs import CostArrays, Floats
+from model.lowering import Shards
+from model.spending import seconds_of
+
+COUNT, BYTES = 0, 1
+"""Columns of what crosses the borders of a stretch."""
+ROWS_AT_ONCE = 64
+
+
+class Stretches(NamedTuple):
+    """Entry ``[a, b]``, a < b: the layers from ``cuts[a]`` up to ``cuts[b]``. ``C`` devices, ``m`` = len(cuts) - 1.
+
+    seconds: (C, m+1, m+1) they take; until: (C, m+1, m+1) up to the last one that layer ``cuts[b]`` reads, 0: none
+    into, out: (m+1, m+1, 2) how many tensors come in and go out at least, and their bytes
+    weights: (m+1, m+1) bytes
+    """
+
+    seconds: Floats
+    until: Floats
+    into: Floats
+    out: Floats
+    weights: Floats
+
+
+def stretches(g: GraphArrays, c: CostArrays, cuts: Ints, devices: list[int]) -> Stretches:
+    """Of all pairs of cuts. cuts: (m+1,) rising layers, the first 0 and the last ``n_layers``"""
+    tables = (len(devices), len(cuts), len(cuts))
+    seconds, until = np.zeros(tables), np.zeros(tables)
+    last, (behind, last_use) = last_read(g, cuts), _news(g)
+    for k, device in enumerate(devices):
+        known = (g, _on_one(g, device), c, device, cuts, last, behind, last_use, seconds[k], until[k])
+        on_all_cores(partial(_time, *known), len(cuts) - 1, ROWS_AT_ONCE)
+    layers = slice(g.n_inputs, g.n_inputs + g.n_layers)
+    bytes_of = c.cut_bytes[layers, CHANNELS] + c.kept_bytes[layers, CHANNELS]
+    so_far = np.concatenate(([0.0], np.cumsum(bytes_of)))[cuts]
+    return Stretches(seconds, until, *_crossing(g, cuts), weights=so_far[None, :] - so_far[:, None])
+
+
+def last_read(g: GraphArrays, cuts: Ints) -> Ints:
+    """(m+1,) the last layer that the layer behind a cut reads; -1 where it reads none, and at the end."""
+    read = [g.tensor_task[g.edge_tensor[g.edge_ptr[t] : g.edge_ptr[t + 1]]] for t in g.n_inputs + cuts[:-1]]
+    return np.array([max(0, *makers, g.n_inputs - 1) - g.n_inputs for makers in read] + [-1], dtype=np.int32)
+
+
+def _on_one(g: GraphArrays, device: int) -> Shards:
+    """Everything whole on one device: a shard a task, so that tasks can be named in place of shards."""
+    tasks = len(g.size)
+    ptr = np.arange(tasks + 1, dtype=np.int32)
+    i = np.int32
+    kind = np.full(tasks, CHANNELS, i)
+    return Shards(ptr, ptr[1:], kind, np.full(tasks, device, i), np.zeros(tasks, i), np.ones(tasks, i))
+
+
+@kernel(nogil=True)
+def _time(
+    g: GraphArrays,
+    s: Shards,
+    c: CostArrays,
+    device: int,
+    cuts: Ints,
+    last: Ints,
+    behind: Ints,
+    last_use: Ints,
+    seconds: Floats,
+    until: Floats,
+    first: int,
+    stop: int,
+) -> None:
+    """Rows ``first`` to ``stop`` of the tables of a device."""
+    for a in range(first, stop):
+        for b in range(a + 1, len(cuts)):
+            begin, end = g.n_inputs + cuts[a], g.n_inputs + cuts[b]
+            since, spent, total = -1, 0.0, 0.0
+            for task in range(begin, end):
+                if since < 0 or behind[task] < begin:
+                    since, spent = task, 0.0
+                added = seconds_of(g, s, c, task, 1.0, device, since, spent)
+                spent += added
+                total += added
+                if task == g.n_inputs + last[b]:
+                    until[a, b] = total
+                if last_use[task] >= end:
+                    since = -1
+            seconds[a, b] = total
+
+
+def _news(g: GraphArrays) -> tuple[Ints, Ints]:
+    """(T,) each: a task is the first of a stretch to read something of before it, where the stretch begins behind the
+    first of these tasks; and it sends something, where the stretch ends before the second."""
+    behind, last = np.full(len(g.size), len(g.size), np.int32), np.full(len(g.size), -1, np.int32)
+    for tensor, task in enumerate(g.tensor_task):
+        uses = g.use_task[g.use_ptr[tensor] : g.use_ptr[tensor + 1]]
+        uses = np.unique(uses[uses < g.n_inputs + g.n_layers])
+        if task >= g.n_inputs and len(uses):
+            behind[uses] = np.minimum(behind[uses], [task, *uses[:-1]])
+            last[task] = max(last[task], uses[-1])
+    return behind, last
+
+
+def _crossing(g: GraphArrays, cuts: Ints) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What comes into and goes out of stretches; what enters and leaves the network is not counted."""
+    into, out = (np.zeros((len(cuts), len(cuts), 2)) for _ in range(2))
+    for tensor, task in enumerate(g.tensor_task):
+        uses = g.use_task[g.use_ptr[tensor] : g.use_ptr[tensor + 1]]
+        readers = np.unique(_group(g, cuts, uses[uses < g.n_inputs + g.n_layers]))
+        maker = _group(g, cuts, task)
+        if task < g.n_inputs or not len(readers) or readers[-1] <= maker:
+            continue
+        message = 1.0, g.tensor_bytes[tensor]
+        out[: maker + 1, maker + 1 : readers[-1] + 1] += message
+        for a in range(maker + 1, readers[-1] + 1):
+            into[a, readers[np.searchsorted(readers, a)] + 1 :] += message
+    return into, out
+
+
+def _group(g: GraphArrays, cuts: Ints, task: NDArray[np.integer] | np.integer) -> NDArray[np.intp]:
+    """Between which cuts a layer lies."""
+    return np.searchsorted(cuts, task - g.n_inputs, side="right") - 1

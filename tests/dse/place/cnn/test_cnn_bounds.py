@@ -1,0 +1,48 @@
+"""No mapping scores below a bound: of random networks, clusters and costs, by both judges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dse.chromosomes import KINDS
+from dse.evaluation import ANALYTICAL, OBJECTIVES, SIMULATOR, evaluate
+from dse.place.cnn.bounds import Proven, bounds
+from runtime.bench import FRAMES
+from tests.dse.place.cnn.drawn import drawn, genes
+from tests.tiny_cnn import examples
+
+SEEDS = st.integers(0, 2**32 - 1)
+MAPPINGS = 60
+LATENCY, PERIOD = OBJECTIVES.index("latency_s"), OBJECTIVES.index("period_s")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("evaluator", [ANALYTICAL, SIMULATOR])
+@examples(40)
+@given(seed=SEEDS)
+def test_no_mapping_that_fits_goes_below(kind: str, evaluator: str, seed: int) -> None:
+    code, costs = drawn(seed, kind, memory=True)
+    below = bounds(code, costs, evaluator)
+    scores, excess = evaluate(code, costs, genes(np.random.default_rng(seed), code, MAPPINGS), evaluator)
+    scores = scores[excess <= 0]
+    assert (scores[:, LATENCY] >= below["latency_s"]).all()
+    filling = scores[:, LATENCY] / FRAMES if evaluator == SIMULATOR else 0.0  # a stream that is short
+    assert (scores[:, PERIOD] + filling >= below["period_s"]).all()
+
+
+@examples(30)
+@given(seed=SEEDS)
+def test_a_bound_of_whole_layers_in_a_chain_is_no_lower_than_that_of_any_mapping(seed: int) -> None:
+    (chained, costs), (any_, same) = drawn(seed, "vertical"), drawn(seed, "naive")
+    assert np.array_equal(costs.work, same.work)
+    tight, loose = bounds(chained, costs), bounds(any_, costs)
+    assert all(tight[objective] >= loose[objective] * (1 - 1e-6) for objective in tight)
+
+
+def test_a_gap_is_a_part_of_the_bound_and_never_below_nothing() -> None:
+    assert Proven(1.5, 1.0).gap == pytest.approx(0.5)
+    assert Proven(0.99, 1.0).gap == 0.0
+    assert Proven(1.0, 0.0).gap is None
