@@ -32,6 +32,7 @@ from dse.cli_options import (
     SeedOption,
     TargetOption,
     WholeOption,
+    aside,
     check_bundle,
     console,
     one_of,
@@ -174,6 +175,7 @@ def price(
         print_json(show.price_body(graph, cluster, result))
     else:
         show.price(console, graph, cluster, result)
+    show.warn_unlike(aside(as_json), cluster)
 
 
 app.command()(cli_simulate.simulate)

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from dse.ready import Ready
+from dse.ready import HERE, Ready
 from model.platform import Platform
 from runtime.deploy.cluster import Cluster, cluster, refused
 from runtime.deploy.far.facts import hardware, version
@@ -23,9 +23,6 @@ from runtime.deploy.target import WORK, DeployError, Target
 from runtime.errors import CleaveError
 from runtime.launch import Mpirun, read_plan
 from runtime.launch import run as run_here
-
-HERE = ("localhost", "127.0.0.1", "::1")
-"""Addresses of hosts whose devices are measured without SSH."""
 
 TrustOption = Annotated[
     str, typer.Option("--trust", help="How hosts let mpirun in: key (made for this run), or existing")

@@ -16,6 +16,7 @@ from dse import show
 from dse import show_calibrated as shown
 from dse.calibrate import command as job
 from dse.calibrate import results
+from dse.calibrate.check import link_drifts
 from dse.calibrate.command import SAMPLES, Lab, Measured
 from dse.calibrate.samples import Store, opened
 from dse.calibrate.tried import tried
@@ -28,6 +29,7 @@ from dse.cli_options import (
     PlatformOption,
     SeedOption,
     ShapeOption,
+    aside,
     console,
     one_of,
     print_json,
@@ -71,7 +73,8 @@ def calibrate(
     *,
     effort: Effort,
     check: Annotated[
-        bool, typer.Option("--check", help="Only measure the whole networks again: does the calibration still hold?")
+        bool,
+        typer.Option("--check", help="Only measure networks and some messages again: does the calibration still hold?"),
     ] = False,
     access: Access,
     trusting: TrustOption = OWN_KEY,
@@ -89,7 +92,7 @@ def calibrate(
         names = ", ".join(cnn.graph.name for cnn in cnns)
         show.line(console, f"dry run: would measure {names} on {cluster.name}, and write {out}")
         return
-    say = Console(stderr=True) if as_json else console
+    say = aside(as_json)
     with (
         opened(out / SAMPLES) if check else _store(out) as store,
         working(say, "checking" if check else "measuring") as tell,
@@ -106,7 +109,7 @@ def calibrate(
             timeout_s=effort.timeout,
             seed=effort.seed,
         )
-        found = job.drifts(lab) if check else job.measured(lab)
+        found = [*job.drifts(lab), *link_drifts(lab)] if check else job.measured(lab)
     if not isinstance(found, Measured):
         print_json(shown.drift_rows(found)) if as_json else shown.drifts(console, found)
         raise typer.Exit(1 if any(each.drifted for each in found) else 0)

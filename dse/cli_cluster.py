@@ -25,6 +25,7 @@ from dse.cli_options import (
     InputOption,
     JsonOption,
     PlatformOption,
+    aside,
     check_bundle,
     console,
     one_of,
@@ -122,7 +123,7 @@ def deploy(
     """Bring a bundle to its hosts. Checks every host, sends what each rank needs and has not got yet."""
     packages, carried = environment.read()
     with (
-        ready(bundle, Platform.from_file(platform), recipe, loss, _aside(as_json), dry_run) as found,
+        ready(bundle, Platform.from_file(platform), recipe, loss, aside(as_json), dry_run) as found,
         connected(found.bundle, found.left, access) as hosts,
     ):
         body = found.body
@@ -168,7 +169,7 @@ def bench(
         keep.write(found := runs.timed(bundle, how, provider=CPU))
         sys.stdout.write(found.to_json()) if as_json else show.bench(console, bundle, found)
         return
-    with ready(bundle, Platform.from_file(platform), recipe, loss, _aside(as_json)) as made:
+    with ready(bundle, Platform.from_file(platform), recipe, loss, aside(as_json)) as made:
         whole = check_source(made.bundle, recipe.whole_model) if check else None
         with connected(made.bundle, made.left, access) as hosts:
             _check(hosts, False, access.mixed, made.body, as_json, show_table=False)
@@ -183,11 +184,6 @@ def bench(
         if verified:
             show.verification(console, made.bundle, verified)
     raise typer.Exit(0 if verified is None or verified.passed else 1)
-
-
-def _aside(as_json: bool) -> Console:
-    """Where to say what goes on: not in the midst of JSON."""
-    return Console(stderr=True) if as_json else console
 
 
 def _verification(found: Verification | None) -> dict[str, Any]:

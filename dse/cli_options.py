@@ -106,6 +106,11 @@ class Images:
         return Pixels(_numbers("--mean", self.mean), _numbers("--scale", self.scale), order)
 
 
+def aside(as_json: bool) -> Console:
+    """Where to say what goes on: not in the midst of JSON."""
+    return Console(stderr=True) if as_json else console
+
+
 def print_json(body: Any) -> None:
     """One JSON value, for machines."""
     sys.stdout.write(json.dumps(body, indent=1) + "\n")

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from codegen.render import TARGETS
 from dse import run as job
 from dse import show
 from dse.chromosomes import KINDS, SHARES
-from dse.cli_access import HERE, Access, TrustOption, placed, targets
+from dse.cli_access import Access, TrustOption, placed, targets
 from dse.cli_group import grouped
 from dse.cli_options import (
     CALIBRATED,
@@ -27,6 +26,7 @@ from dse.cli_options import (
     PlatformOption,
     SeedOption,
     TargetOption,
+    aside,
     console,
     one_of,
     print_json,
@@ -35,6 +35,7 @@ from dse.cli_options import (
 from dse.cli_progress import searching
 from dse.closing.loop import Limits
 from dse.evaluation import BOTH, EVALUATORS, OBJECTIVES
+from dse.ready import HERE
 from dse.search import Settings
 from model.platform import Platform
 from runtime.deploy.session import OWN_KEY, TRUSTS
@@ -148,7 +149,7 @@ def run(
     if check:
         job.check_mpi()
     encoding, _ = job.prepare(loaded, cluster, coding)
-    say = Console(stderr=True) if as_json else console
+    say = aside(as_json)
     show.announce(say, loaded.graph, cluster, coding, settings)
     if dry_run:
         show.line(say, f"dry run: {encoding.n_genes} genes; would write {out}")

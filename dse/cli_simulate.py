@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from codegen import bundle as bundles
-from dse import show_simulated, timeline
+from dse import show, show_simulated, timeline
 from dse.cli_group import grouped
 from dse.cli_options import (
     CALIBRATED,
@@ -18,6 +18,7 @@ from dse.cli_options import (
     Network,
     Placement,
     PlatformOption,
+    aside,
     console,
     one_of,
     print_json,
@@ -92,6 +93,7 @@ def simulate(
     if picture:
         _draw(picture, script, cluster, look, predicted)
     print_json(show_simulated.body(look)) if as_json else show_simulated.simulated(console, look)
+    show.warn_unlike(aside(as_json), cluster)
 
 
 def _measured(file: Path, predicted: Trace) -> Bench:

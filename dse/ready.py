@@ -9,6 +9,9 @@ from pathlib import Path
 
 from runtime.bench import Runner
 
+HERE = ("localhost", "127.0.0.1", "::1")
+"""Addresses of hosts that are this machine: bundles are run there without SSH."""
+
 
 @dataclass(frozen=True)
 class Ready:

@@ -16,7 +16,7 @@ from typing import Any
 from codegen import bundle, folder
 from codegen.render import PYTHON, check_providers
 from codegen.verify import Verification, verify
-from dse import results
+from dse import provenance, results
 from dse.chromosomes import Chromosome, chromosome
 from dse.closing.figures import Rig
 from dse.closing.loop import Attempt, Closed, Closing, Limits, Space
@@ -171,6 +171,7 @@ def run(
             rig = Rig(cnn, platform, target, measuring.place, measuring.timeout_s)
             closed = Closing(space, rig, measuring.limits, draft, say).run(front)
             front = closed.front
+            _warn(platform, rig, say)
         say(f"writing {len(front.genes)} points of the front")
         shipped = choose(front, encoding, settings)
         _write_results(draft, front, encoding, cnn, platform, settings, shipped, known)
@@ -179,6 +180,14 @@ def run(
         summary = summarise(outcome, cnn, platform, coding, settings)
         (draft / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     return outcome
+
+
+def _warn(platform: Platform, rig: Rig, say: Callable[[str], None]) -> None:
+    """Of hosts that are not as they were calibrated, where that was seen only when they were reached."""
+    known = provenance.unlike(platform, provenance.here(platform))
+    text = provenance.warning([clause for clause in provenance.unlike(platform, rig.seen) if clause not in known])
+    if text:
+        say(text)
 
 
 def _space(encoding: Chromosome, costs: CostArrays, settings: Settings, platform: Platform) -> Space:
@@ -273,11 +282,11 @@ def summarise(outcome: Outcome, cnn: Cnn, platform: Platform, coding: Coding, se
 
 
 def _summary_of_measured(closed: Closed, platform: Platform) -> dict[str, Any]:
-    failed = [a for a in closed.attempts if a.tried.failed]
+    failed = [a for a in closed.attempts if a.found.failed]
     return {
         "mappings": len(closed.measured),
         "errors": {name: {"model": m, "corrected": c} for name, (m, c) in closed.errors().items()},
-        "failed": [{"devices": _names(a, platform), "why": list(a.tried.failed)} for a in failed],
+        "failed": [{"devices": _names(a, platform), "why": list(a.found.failed)} for a in failed],
     }
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from codegen.verify import Verification
+from dse import provenance
 from dse.closing.loop import Closed
 from dse.evaluation import OBJECTIVES
 from dse.place.cnn.bounds import Proven
@@ -93,6 +94,7 @@ def announce(console: Console, graph: Graph, cluster: Platform, coding: Coding, 
     line(console, f"{cluster.name}: {len(cluster.devices)} devices on {len(cluster.hosts)} hosts")
     line(console, f"NSGA-II, {coding.kind} chromosome{splits}, population {settings.population}, "
          f"{settings.generations} generations, seed {settings.seed}")  # fmt: skip
+    warn_unlike(console, cluster)
 
 
 def uncalibrated(cluster: Platform) -> list[str]:
@@ -106,6 +108,13 @@ def warn_uncalibrated(console: Console, cluster: Platform) -> None:
     if names:
         line(console, f"Predicted with coefficients that are not calibrated ({', '.join(names)}): "
              "good for comparing mappings, not as promises.")  # fmt: skip
+
+
+def warn_unlike(console: Console, cluster: Platform) -> None:
+    """Coefficients that were measured of something else are said to be, as far as that is known here."""
+    text = provenance.warning(provenance.unlike(cluster, provenance.here(cluster)))
+    if text:
+        line(console, text)
 
 
 def warn_expected(console: Console, cluster: Platform, error: float | None) -> None:

@@ -106,7 +106,7 @@ def drift_rows(found: Sequence[Drift]) -> list[dict[str, Any]]:
 
 
 def drifts(console: Console, found: Sequence[Drift]) -> None:
-    """A line for each network that was measured again."""
+    """A line for each network and message that was measured again, and what hosts say of themselves now."""
     rows = [
         [d.type, d.device, d.network, f"{d.before_s * 1e3:.2f}", f"{d.now_s * 1e3:.2f}", f"{d.change:+.1%}",
          "drifted" if d.drifted else "holds"]
@@ -114,6 +114,8 @@ def drifts(console: Console, found: Sequence[Drift]) -> None:
     ]  # fmt: skip
     headers = ["type", "device", "network", "before ms", "now ms", "change", "verdict"]
     console.print(show.table(headers, rows, text=3), markup=False)
+    for device, changed in dict.fromkeys((d.device, d.changed) for d in found if d.changed):
+        show.line(console, f"{device} is not as it was: {'; '.join(changed)}")
     if any(each.drifted for each in found):
         show.line(console, "The calibration does not hold any more, unless something else is running there. "
                   "Calibrate again, in another folder.")  # fmt: skip

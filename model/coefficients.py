@@ -192,18 +192,30 @@ class Coefficients:
         return json.dumps(body, indent=1, allow_nan=False) + "\n"
 
 
-@cache
 def load(name: str) -> Coefficients:
-    """A shipped set by name (``jetson-xavier-nx``), or the set in a JSON file."""
-    if name.endswith(PAPER):
-        return _by_paper(load(name.removesuffix(PAPER)))
+    """A shipped set by name (``jetson-xavier-nx``), or the set in a JSON file as it is now."""
+    return _read(name, _state(name.removesuffix(PAPER)))
+
+
+def _state(name: str) -> tuple[int, ...]:
+    """What is another one when a file has changed."""
     if name in shipped():
-        text = (files("platforms") / "coefficients" / f"{name}.json").read_text()
-        return parse(text, name)
+        return ()
     path = Path(name)
     if not path.is_file():
         raise CleaveError(f"coefficients '{name}' are neither shipped ({', '.join(shipped())}) nor a file")
-    return parse(path.read_text(errors="replace"), name)
+    there = path.stat()
+    return there.st_mtime_ns, there.st_size, there.st_ino
+
+
+@cache
+def _read(name: str, _: tuple[int, ...]) -> Coefficients:
+    """Once, while nobody writes the file."""
+    if name.endswith(PAPER):
+        return _by_paper(load(name.removesuffix(PAPER)))
+    if name in shipped():
+        return parse((files("platforms") / "coefficients" / f"{name}.json").read_text(), name)
+    return parse(Path(name).read_text(errors="replace"), name)
 
 
 def _by_paper(found: Coefficients) -> Coefficients:
@@ -229,6 +241,7 @@ MESSAGES = (
 """Fields of ``UnitCost`` that tell what messages cost a device."""
 
 
+@cache
 def shipped() -> list[str]:
     """Names of the sets that come with the distribution."""
     folder = files("platforms") / "coefficients"

@@ -16,6 +16,7 @@ from dse.calibrate.links import link_bundles
 from dse.calibrate.measure import LEAST, WARMUP, Job, Subject, frames_for, guessed_s, link_key, link_samples, run
 from dse.calibrate.samples import Store
 from dse.inputs import Cnn
+from dse.provenance import changes
 from dse.ready import Place
 from model.link_costs import LinkSample
 from model.platform import Platform
@@ -56,13 +57,17 @@ class Type:
 
 @dataclass(frozen=True)
 class Drift:
-    """A whole network, measured again. before_s, now_s: seconds of a frame"""
+    """A whole network, measured again. before_s, now_s: seconds of a frame; changed: conditions that are others now
+
+    Of messages (``dse.calibrate.check``), too: ``device`` is their way, ``network`` their size.
+    """
 
     type: str
     device: str
     network: str
     before_s: float
     now_s: float
+    changed: tuple[str, ...] = ()
 
     @property
     def change(self) -> float:
@@ -244,8 +249,9 @@ def _drift(lab: Lab, type_: Type, job: Job, there: dict[str, Run], done: int, co
     if job.key not in there:
         raise CleaveError(f"{lab.store.path}: the calibration was not finished ({job}); go on with it, without --check")
     lab.tell(done, count, str(job))
-    now = lab.measure(job)
-    return Drift(type_.name, now.device, now.network, there[job.key].time_s, now.time_s)
+    now, before = lab.measure(job), there[job.key]
+    changed = tuple(changes(before.conditions, now.conditions))
+    return Drift(type_.name, now.device, now.network, before.time_s, now.time_s, changed)
 
 
 def _types(lab: Lab, times: dict[int, list[float]]) -> list[Type]:

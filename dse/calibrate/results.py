@@ -9,6 +9,7 @@ from typing import Any
 
 from dse.calibrate.command import SAMPLES, Lab, Measured, Type
 from dse.calibrate.link_keys import host_keys, unit_fields
+from dse.provenance import PROVIDERS
 from model import coefficients, fitting, link_fit
 from model.coefficients import Coefficients, UnitCost
 from model.fit_waiting import fit_waiting
@@ -114,6 +115,7 @@ def _set(lab: Lab, type_: Type, runs: Sequence[Run], fits: Mapping[str, tuple[Un
         "devices": alike,
         "networks": {run.network: run.model for run in runs},
         "conditions": runs[0].conditions,
+        PROVIDERS: {device.unit: device.provider for device in devices},
         "commands": sorted({run.command for run in runs}),
         "samples": SAMPLES,
         DECLARED: _declared(devices[0].coefficients),

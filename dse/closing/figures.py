@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from codegen.bundle import Form, write_bundle
 from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn
-from dse.ready import Place
+from dse.ready import Place, Ready
 from dse.results import compact, known
 from model.mapping import Mapping
 from model.platform import Platform
@@ -23,11 +23,11 @@ from runtime.bench import Bench, bench
 from runtime.trace import MEASURED
 
 FILE = "measured.jsonl"
-"""In the folder of a run: a line for each mapping that was tried."""
+"""In the folder of a run: a line for each mapping that was found."""
 
 
 @dataclass(frozen=True, eq=False)
-class Tried:
+class Measurement:
     """A mapping that was brought to its hosts.
 
     values:  (4,) what was measured, as ``OBJECTIVES``; NaN: not
@@ -47,6 +47,7 @@ class Rig:
 
     place:     what brings bundles to their hosts
     timeout_s: of each run
+    seen:      conditions of the hosts that were reached, by name
     """
 
     cnn: Cnn
@@ -54,8 +55,9 @@ class Rig:
     target: str
     place: Place
     timeout_s: float
+    seen: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    def run(self, mapping: Mapping, folder: Path) -> Tried:
+    def run(self, mapping: Mapping, folder: Path) -> Measurement:
         """Measure a mapping, now. ``CleaveError`` where that cannot be."""
         began = datetime.now(UTC)
         with tempfile.TemporaryDirectory(prefix=".bundle-", dir=folder) as draft:
@@ -63,17 +65,24 @@ class Rig:
             write_bundle(self.cnn.graph, self.platform, mapping, self.cnn.source, path, False, Form(target=self.target))
             with self.place(path) as ready:
                 found = bench(path, timeout_s=self.timeout_s, runner=ready.runner)
+        self._note(ready, found)
         details = {"date": began.isoformat(timespec="seconds"), "facts": ready.facts, **_details(found)}
-        return Tried(values(found), details=details)
+        return Measurement(values(found), details=details)
 
-    def line(self, mapping: Mapping, tried: Tried, expected: NDArray[np.float64]) -> str:
+    def _note(self, ready: Ready, found: Bench) -> None:
+        """What hosts and ranks say of themselves."""
+        for usage in found.trace.ranks:
+            host = self.platform.hosts[self.platform.devices[self.platform.index(usage.device)].host].name
+            self.seen[host] = {**ready.by_host.get(host, {}), **(usage.conditions or {})}
+
+    def line(self, mapping: Mapping, found: Measurement, expected: NDArray[np.float64]) -> str:
         """For the file. expected: (4,) what had been predicted, corrected by what was known then"""
         body = {
             "mapping": compact(self.cnn.graph, mapping),
             "expected": dict(zip(OBJECTIVES, map(float, expected), strict=True)),
-            "measured": known(tried.values),
-            **({"failed": tried.failed} if tried.failed else {}),
-            **tried.details,
+            "measured": known(found.values),
+            **({"failed": found.failed} if found.failed else {}),
+            **found.details,
         }
         return json.dumps(body) + "\n"
 

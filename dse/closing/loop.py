@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from dse.chromosomes import Chromosome
 from dse.closing.choice import LATENCY, choose, dispute
-from dse.closing.figures import FILE, Tried
+from dse.closing.figures import FILE, Measurement
 from dse.closing.residuals import Correction
 from dse.evaluation import ANALYTICAL, OBJECTIVES, SIMULATOR, evaluate, traits
 from dse.results import shown
@@ -48,10 +48,10 @@ PATIENCE = 2
 class Rig(Protocol):
     """What measures; see ``dse.closing.figures``."""
 
-    def run(self, mapping: Mapping, folder: Path) -> Tried:
+    def run(self, mapping: Mapping, folder: Path) -> Measurement:
         """Measure a mapping in a folder. ``CleaveError`` where that cannot be."""
 
-    def line(self, mapping: Mapping, tried: Tried, expected: Floats) -> str:
+    def line(self, mapping: Mapping, found: Measurement, expected: Floats) -> str:
         """What is kept of it."""
 
 
@@ -136,7 +136,7 @@ class Attempt:
     """A mapping that was tried. predicted: (4,) by the model; expected: (4,) corrected by what was known before"""
 
     mapping: Mapping
-    tried: Tried
+    found: Measurement
     predicted: Floats
     expected: Floats
 
@@ -151,13 +151,13 @@ class Closed:
     @property
     def measured(self) -> list[Attempt]:
         """Those that did not fail."""
-        return [a for a in self.attempts if not a.tried.failed]
+        return [a for a in self.attempts if not a.found.failed]
 
     def errors(self) -> dict[str, tuple[float, float]]:
         """Mean relative error of the model, and of what was expected, by objective that was measured."""
         seen, said, expected = (
             np.array([of(a) for a in self.measured]).reshape(-1, len(OBJECTIVES))
-            for of in (lambda a: a.tried.values, lambda a: a.predicted, lambda a: a.expected)
+            for of in (lambda a: a.found.values, lambda a: a.predicted, lambda a: a.expected)
         )
         known = {name: ~np.isnan(seen[:, k]) for k, name in enumerate(OBJECTIVES)}
         return {
@@ -201,7 +201,7 @@ class Closing:
 
     def _known(self, pool: Pool) -> Floats:
         """``(n, 4)`` measurements of a pool, NaN where there is none."""
-        seen = {mapping: attempt.tried.values for mapping, attempt in self.attempts.items()}
+        seen = {mapping: attempt.found.values for mapping, attempt in self.attempts.items()}
         return np.array([seen.get(mapping, NOTHING) for mapping in pool.mappings])
 
     def _correction(self, pool: Pool) -> Correction:
@@ -253,7 +253,7 @@ class Closing:
 
     def _may(self, mapping: Mapping) -> bool:
         """Whether it is worth trying: it was not, and its hosts have not failed others."""
-        failures = [host for attempt in self.attempts.values() for host in set(attempt.tried.hosts)]
+        failures = [host for attempt in self.attempts.values() for host in set(attempt.found.hosts)]
         lost = {host for host in failures if failures.count(host) >= PATIENCE}
         return mapping not in self.attempts and not lost & {self.space.hosts[d] for d in mapping.devices}
 
@@ -261,14 +261,14 @@ class Closing:
         what = f"{len(self.attempts) + 1} of {self.limits.count} ({len(mapping.devices)} ranks)"
         self.say(f"measuring {what}, latency expected {shown(OBJECTIVES[0], expected[0])}")
         try:
-            tried = self.rig.run(mapping, self.folder)
-            self.say(f"measured {what}: latency {shown(OBJECTIVES[0], tried.values[0])}")
+            found = self.rig.run(mapping, self.folder)
+            self.say(f"measured {what}: latency {shown(OBJECTIVES[0], found.values[0])}")
         except CleaveError as error:
-            tried = Tried(NOTHING, error.sentences, _hosts(error))
+            found = Measurement(NOTHING, error.sentences, _hosts(error))
             self.say(f"measuring {what} failed: {'; '.join(error.sentences)}")
-        self.attempts[mapping] = Attempt(mapping, tried, predicted, expected)
+        self.attempts[mapping] = Attempt(mapping, found, predicted, expected)
         with (self.folder / FILE).open("a", encoding="utf-8") as file:
-            file.write(self.rig.line(mapping, tried, expected))
+            file.write(self.rig.line(mapping, found, expected))
 
     def _best(self, pool: Pool) -> NDArray[np.intp]:
         """Numbers of the mappings that no other dominates; of those that were measured, no other that was."""

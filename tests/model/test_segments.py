@@ -55,7 +55,6 @@ def priced_by(figures: UnitCost, folder: Path) -> Platform:
     """Three devices that these figures hold for."""
     path = folder / "any.json"
     path.write_text(replace(coefficients.load("generic"), units={"cpu": figures}).to_json())
-    coefficients.load.cache_clear()
     cluster = platform(DEVICES)
     return replace(cluster, devices=tuple(replace(d, coefficients=str(path), threads=4) for d in cluster.devices))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -175,7 +176,10 @@ def test_check_finds_a_time_that_is_another_now_and_writes_nothing(finished: Pat
     file.write_text("".join(_slower(line, 1e4) for line in file.read_text().splitlines()))
     before = files(here / "out")
     said = dse(*CALIBRATE, "--check", "--json")
-    assert [(row["type"], row["drifted"]) for row in json.loads(said.out)] == [("a", True)]
+    network, *links = json.loads(said.out)
+    assert (network["type"], network["drifted"], network["changed"]) == ("a", True, [])
+    assert {row["device"] for row in links} == {"a_cpu0 to c_cpu0", "c_cpu0 to a_cpu0"}
+    assert {row["network"] for row in links} >= {"4 bytes", "1048576 bytes"}
     assert said.code == 1
     assert files(here / "out") == before
     said = dse(*CALIBRATE, "--check", "--cnn", "light.onnx")
@@ -184,6 +188,22 @@ def test_check_finds_a_time_that_is_another_now_and_writes_nothing(finished: Pat
         "without --check"
     ])  # fmt: skip
     assert files(here / "out") == before
+
+
+@pytest.mark.mpi
+def test_check_says_what_is_another_now_of_the_host_and_which_links_are_slower(finished: Path, here: Path) -> None:
+    copytree(finished, here / "out")
+    file = here / "out" / SAMPLES
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for line in lines:
+        line.get("conditions", {}).update(kernel="2.6.18", numpy="0.1")
+        for sample in line.get("samples", []) if line.get("kind") == "links" else []:
+            sample["times_s"] = [time_s * 1e-6 for time_s in sample["times_s"]]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    said = dse(*CALIBRATE, "--check")
+    kernel = f"kernel {os.uname().release} (was 2.6.18)"
+    assert f"a_cpu0 is not as it was: {kernel}\n" in said.out
+    assert re.search("(?m)^link +a_cpu0 to c_cpu0 +33554432 bytes .* drifted$", said.out), said.out
 
 
 @pytest.mark.parametrize(("now_s", "drifted"), [(0.0109, False), (0.0112, True), (0.0091, False), (0.0088, True)])

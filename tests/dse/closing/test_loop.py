@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dse import run as job
-from dse.closing.figures import FILE, Tried
+from dse.closing.figures import FILE, Measurement
 from dse.closing.loop import Closed, Closing, Limits, Space
 from dse.evaluation import OBJECTIVES
 from dse.inputs import read_cnn
@@ -34,16 +34,16 @@ class Cluster:
     gone: str | None = None
     runs: list[Mapping] = field(default_factory=list)
 
-    def run(self, mapping: Mapping, folder: Path) -> Tried:
+    def run(self, mapping: Mapping, folder: Path) -> Measurement:
         self.runs.append(mapping)
         if self.gone and self.real.index(self.gone) in mapping.devices:
             raise DeployError({"h1": ["is not there"]})
         found = priced(self.cnn.graph, self.real, mapping)  # type: ignore[attr-defined]
         slow = sum(row["compute_s"] for row in found.devices(self.real) if row["device"] == "h1_cpu0")
-        return Tried(np.array([found.latency_s + 9 * slow, np.nan, found.memory_bytes + 1e6, found.period_s]))
+        return Measurement(np.array([found.latency_s + 9 * slow, np.nan, found.memory_bytes + 1e6, found.period_s]))
 
-    def line(self, mapping: Mapping, tried: Tried, expected: np.ndarray) -> str:
-        return json.dumps({"latency_s": float(tried.values[0]), "expected": float(expected[0])}) + "\n"
+    def line(self, mapping: Mapping, found: Measurement, expected: np.ndarray) -> str:
+        return json.dumps({"latency_s": float(found.values[0]), "expected": float(expected[0])}) + "\n"
 
 
 def closed(
@@ -70,7 +70,7 @@ def test_so_many_are_measured_none_twice_and_the_search_learns_which_device_is_s
     front = found.front
     assert front.measured is not None
     best = front.best_of("latency_s")
-    assert front.measured[best, 0] == front.scores[best, 0] == min(a.tried.values[0] for a in found.attempts)
+    assert front.measured[best, 0] == front.scores[best, 0] == min(a.found.values[0] for a in found.attempts)
     assert front.evaluated > before.evaluated
 
 
@@ -106,16 +106,16 @@ def test_one_seed_and_one_cluster_give_one_result(tmp_path: Path) -> None:
 
 def test_a_host_that_is_gone_is_given_up_and_the_rest_is_measured(tmp_path: Path) -> None:
     found, _, _ = closed(tmp_path, 12, gone="h1_cpu0")
-    failed = [a for a in found.attempts if a.tried.failed]
-    assert [a.tried.hosts for a in failed] == [("h1",)] * len(failed)
-    assert failed[0].tried.failed == ("h1: is not there",)
+    failed = [a for a in found.attempts if a.found.failed]
+    assert [a.found.hosts for a in failed] == [("h1",)] * len(failed)
+    assert failed[0].found.failed == ("h1: is not there",)
     assert len(failed) == 2
     assert found.measured
     assert np.isfinite(found.front.scores).all()
 
 
 def test_a_cluster_that_is_gone_leaves_the_front_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def gone(*_: object) -> Tried:
+    def gone(*_: object) -> Measurement:
         raise CleaveError("there is no cluster")
 
     monkeypatch.setattr(Cluster, "run", gone)
@@ -131,4 +131,4 @@ def test_time_that_is_spent_ends_it_and_what_was_tried_is_kept(tmp_path: Path) -
     assert found.front.scores.tobytes() == before.scores.tobytes()
     found, _, rig = closed(tmp_path, 5)
     lines = (tmp_path / FILE).read_text().splitlines()
-    assert [json.loads(line)["latency_s"] for line in lines] == [a.tried.values[0] for a in found.attempts]
+    assert [json.loads(line)["latency_s"] for line in lines] == [a.found.values[0] for a in found.attempts]

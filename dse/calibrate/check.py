@@ -1,0 +1,58 @@
+"""Whether links are what they were when they were calibrated: a small sample of their messages, measured again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from statistics import median
+
+from dse.calibrate.command import Drift, Lab
+from dse.calibrate.links import link_bundles
+from dse.calibrate.measure import link_samples
+from model.link_costs import WAY, LinkSample
+
+FRAMES = 3
+"""Of each bundle, after one more."""
+ALLOWED = 0.3
+"""Change of a message's time that is no drift: messages repeat worse than kernels do."""
+
+
+Ways = dict[tuple[str, str], dict[int, float]]
+"""From one device to another, size → seconds of a message."""
+
+
+@dataclass(frozen=True)
+class LinkDrift(Drift):
+    """Messages of one size from one device to another, measured again."""
+
+    @property
+    def drifted(self) -> bool:
+        """Whether the calibration does not hold any more."""
+        return super().drifted and abs(self.change) > ALLOWED
+
+
+def link_drifts(lab: Lab) -> list[Drift]:
+    """Of each way between devices, of each bundle the smallest and the largest message that was measured before."""
+    before = _ways(sample for samples in lab.store.links.values() for sample in samples)
+    found: list[Drift] = []
+    for done, bundle in enumerate(bundles := link_bundles(lab.platform) if before else []):
+        lab.tell(done, len(bundles), f"links: {bundle.name}")
+        few = replace(bundle, frames=FRAMES, warmup=1)
+        found += _compared(before, _ways(link_samples(few, lab.place, lab.folder, lab.timeout_s)))
+    return found
+
+
+def _ways(samples: Iterable[LinkSample]) -> Ways:
+    found: Ways = {}
+    for each in samples:
+        if each.kind == WAY:
+            found.setdefault((each.source, each.target), {})[each.size_bytes] = median(each.times_s)
+    return found
+
+
+def _compared(before: Ways, now: Ways) -> Iterator[Drift]:
+    for (source, target), sizes in now.items():
+        then = before.get((source, target), {})
+        both = sizes.keys() & then.keys()
+        for size in sorted({min(both), max(both)} if both else ()):
+            yield LinkDrift("link", f"{source} to {target}", f"{size} bytes", then[size], sizes[size])
