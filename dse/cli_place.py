@@ -47,6 +47,12 @@ def place(
     subgraphs: Annotated[
         int, typer.Option("--subgraphs", "-q", min=1, help="For latency: how many parts an accelerator may run in turn")
     ] = 1,
+    machines: Annotated[
+        int, typer.Option("--machines", min=1, help="That accelerators and CPUs are spread over evenly")
+    ] = 1,
+    slow: Annotated[
+        float, typer.Option("--slow", min=1, help="A transfer to another machine takes so many times as long")
+    ] = 1.0,
     seed: SeedOption = 0,
     out: Annotated[Path | None, typer.Option("--out", help="Write the JSON here, too")] = None,
     as_json: JsonOption = False,
@@ -58,7 +64,8 @@ def place(
     on = Workload.from_file(workload)
     begin = time.monotonic()
     with ExitStack() as stack:
-        options = Options(mode, not non_contiguous, time_limit, seed, _bar(stack, name), bandwidth, subgraphs)
+        bar = _bar(stack, name)
+        options = Options(mode, not non_contiguous, time_limit, seed, bar, bandwidth, subgraphs, machines, slow)
         found = methods[name](on, options)
     look = Look(on, found, objective, name, options, time.monotonic() - begin)
     body = show_placed.body(look)

@@ -36,7 +36,7 @@ class Look:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """A row for each device."""
-        of = split.load(self.on, self.found.device)
+        of = split.load(self.on, self.found.device, self.options.machines, self.options.slow)
         nodes = np.bincount(self.found.device[self.on.ids >= 0], minlength=self.on.devices)
         copies = np.ones(self.on.devices, dtype=np.int32) if self.found.copies is None else self.found.copies
         load = of.shared(self.options.mode, copies, self.options.bandwidth)

@@ -35,6 +35,10 @@ def _always(_done: int, _of: int) -> bool:
     return True
 
 
+Stage = tuple[int, int, NDArray[np.intp]]
+"""Class of devices, how many of them share it, its nodes."""
+
+
 @dataclass(frozen=True)
 class Rules:
     """How devices work. mode: of ``split.MODES``; bandwidth: bytes per unit of time by which copies of a stage keep
@@ -56,7 +60,7 @@ class Found:
 
     value: float
     bound: float
-    stages: list[tuple[int, int, NDArray[np.intp]]]
+    stages: list[Stage]
     ideals: int
     complete: bool
     crowded: bool = False
@@ -65,7 +69,7 @@ class Found:
 def best(on: Reduced, rules: Rules = ALONE, under: float = np.inf, watch: Watch = _always) -> Found:
     """The split with the smallest largest load, if that is less than ``under``."""
     program = costs(on, rules)
-    of = ideals(len(on), on.edge, _most(on, rules), lambda _: watch(0, 0))
+    of = ideals(len(on), on.edge, most_ideals(on, rules), lambda _: watch(0, 0))
     if of is None:
         return Found(np.inf, min(floor(on, rules), under), [], 0, False, crowded=watch(0, 0))
     bound = min(floor(on, rules), under)
@@ -91,7 +95,7 @@ def _limits(bound: float, under: float) -> Iterator[float]:
 
 def floor(on: Reduced, rules: Rules = ALONE) -> float:
     """What no split is better than: all work shared without a gap, that of one class alone, the longest node."""
-    weight, work = _weights(on)
+    weight, work = weights(on)
     there, runs = on.counts > 0, np.isfinite(on.time)
     alone = runs & (runs[:, there].sum(axis=1) == 1)[:, None]
     own = np.where(alone, on.time, 0.0).sum(axis=0)[there] / on.counts[there]
@@ -109,7 +113,7 @@ def _swept(on: stages.Costs, of: Lattice, table: stages.Table, watch: Watch) -> 
     return True
 
 
-def _read(on: stages.Costs, of: Lattice, table: stages.Table) -> tuple[float, list[tuple[int, int, NDArray[np.intp]]]]:
+def _read(on: stages.Costs, of: Lattice, table: stages.Table) -> tuple[float, list[Stage]]:
     """The value and the stages of the best whole split."""
     ideal, cell = len(of) - 1, int(np.argmin(table.value[-1]))
     value, found = float(table.value[ideal, cell]), []
@@ -128,7 +132,7 @@ def _table(ideals: int, cells: int, under: float) -> stages.Table:
     return stages.Table(value, below, stage, np.array([under]))
 
 
-def _most(on: Reduced, rules: Rules) -> int:
+def most_ideals(on: Reduced, rules: Rules) -> int:
     """Ideals that there is memory for: members, hashes and steps while they are found; values of states."""
     cells = int(np.prod(_counts(on, rules) + 1, dtype=np.int64))
     return MOST_BYTES // (2 * (len(on) // 8 + 64) + 14 * cells)
@@ -144,6 +148,7 @@ def costs(on: Reduced, rules: Rules) -> stages.Costs:
     counts = _counts(on, rules)
     used = np.array(list(product(*[range(count + 1) for count in counts])), dtype=np.int32)
     stride = np.array([np.prod(counts[c + 1 :] + 1, dtype=np.int64) for c in range(len(counts))], dtype=np.int32)
+    outside = np.zeros(len(on.source), dtype=np.int32) if on.outside is None else on.outside
     net_ptr, net = _by_node(on)
     copies = 1 if rules.bandwidth is None else max(1, int(counts.max()))
     return stages.Costs(
@@ -153,12 +158,13 @@ def costs(on: Reduced, rules: Rules) -> stages.Costs:
         on.source,
         counts,
         on.memory,
-        np.diff(on.pin_ptr),
+        np.diff(on.pin_ptr) + outside,
+        outside,
         net_ptr,
         net,
         used,
         stride,
-        *_weights(on),
+        *weights(on),
         MODES.index(rules.mode),
         0.0 if rules.bandwidth is None else 1 / rules.bandwidth,
         copies,
@@ -172,7 +178,7 @@ def _by_node(on: Reduced) -> tuple[Ints, Ints]:
     return pointers.astype(np.int32), net[order]
 
 
-def _weights(on: Reduced) -> tuple[Floats, Floats]:
+def weights(on: Reduced) -> tuple[Floats, Floats]:
     """Weights of a second of each class, and the least weighted time of each node.
 
     Devices that do at most T each do at most T times the sum of their weights, whatever the weights are. That is least

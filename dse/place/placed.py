@@ -22,7 +22,7 @@ def _quiet(_done: int, _of: int, _text: str) -> None:
 class Options:
     """mode: of ``split.MODES``; contiguous: whether the split must be; limit_s: time after which the best so far is the
     answer; watch: told how much of how much is done, and of what; bandwidth: see ``pipeline.Rules``; subgraphs: an
-    accelerator's, for latency"""
+    accelerator's, for latency; machines, slow: see ``split.load``"""
 
     mode: str = split.SUM
     contiguous: bool = True
@@ -31,6 +31,8 @@ class Options:
     watch: Callable[[int, int, str], None] = _quiet
     bandwidth: float | None = None
     subgraphs: int = 1
+    machines: int = 1
+    slow: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,15 +63,36 @@ def judged(on: Workload, options: Options, device: Ints, bound: float, **more: A
     found = split.faults(on, device)
     if found:
         raise CleaveError(f"the split that this method makes is none that may be: {found[0]}")
-    value = float(split.load(on, device).shared(options.mode, more.get("copies"), options.bandwidth).max())
+    value = worth(on, options, device, more.get("copies"))
     return Placed(device, value, min(bound, value), value <= bound * (1 + 1e-9), **more)
 
 
-def check(on: Workload, options: Options, contiguous: bool = True) -> None:
-    """``CleaveError`` for a node that no device runs, or where more is asked of a method for ``contiguous`` splits."""
+def worth(on: Workload, options: Options, device: Ints, copies: Ints | None = None) -> float:
+    """The period of a split."""
+    loads = split.load(on, device, options.machines, options.slow)
+    return float(loads.shared(options.mode, copies, options.bandwidth).max())
+
+
+def check(on: Workload, options: Options, contiguous: bool = True, machines: bool = False) -> None:
+    """``CleaveError`` for a node that no device runs, or where more is asked of a method than it has.
+
+    contiguous: it has such splits alone; machines: it knows of more than one
+    """
+    if options.machines > 1:
+        _check_machines(on, options, machines)
     if contiguous and not options.contiguous:
         raise CleaveError("this method finds contiguous splits alone: leave --non-contiguous out, or take another one")
     nowhere = np.isinf(on.acc)
     if on.cpus == 0 and nowhere.any():
         node = on.ids[np.argmax(nowhere)]
         raise CleaveError(f"node {node} can run nowhere: no accelerator supports it, and there is no CPU")
+
+
+def _check_machines(on: Workload, options: Options, known: bool) -> None:
+    if not known:
+        raise CleaveError("this method knows of one machine alone: leave --machines out, or take --method dp")
+    if options.bandwidth is not None:
+        raise CleaveError("--replicate is for devices of one machine: leave --machines out")
+    for count, what in ((on.accelerators, "accelerators"), (on.cpus, "CPUs")):
+        if count % options.machines:
+            raise CleaveError(f"--machines {options.machines}: {count} {what} cannot be spread over them evenly")

@@ -31,8 +31,9 @@ class Reduced:
     time:   (n, C) float time of a node on a device of each class, inf: cannot run there
     size:   (n,) float bytes of a node
     cost:   (N, C) float time that a device is busy with a net that it cuts
-    source: (N,) int32 node that makes it; pin_ptr, pin: (N + 1,), (P,) int32 all nodes of it, two or more
+    source: (N,) int32 node that makes it, -1: none of these; pin_ptr, pin: (N + 1,), (P,) int32 all nodes of it
     counts: (C,) int32 devices; memory: (C,) float bytes of a device
+    outside: (N,) int32 1: the net has nodes elsewhere, so that any device with one of these cuts it; None: none has
 
     Devices are numbered class by class.
     """
@@ -46,6 +47,7 @@ class Reduced:
     pin: Ints
     counts: Ints
     memory: Floats
+    outside: Ints | None = None
 
     def __len__(self) -> int:
         """How many nodes."""
@@ -59,7 +61,7 @@ class Reduced:
             edge=np.stack([steps[:-1], steps[1:]], axis=1),
             time=self.time[order],
             size=self.size[order],
-            source=rank[self.source],
+            source=np.where(self.source >= 0, rank[self.source], -1).astype(np.int32),
             pin=rank[self.pin],
         )
 

@@ -47,17 +47,28 @@ class Load:
         return share + wait if mode == SUM else np.maximum(share, wait)
 
 
-def load(on: Workload, device: Ints) -> Load:
-    """Of a split: ``(n,)`` device of each node, accelerators first. CPUs pay nothing for transfers."""
+def machine_of(on: Workload, machines: int) -> Ints:
+    """(devices,) the machine of each, where accelerators and CPUs are spread evenly over some."""
+    each = [np.arange(count) * machines // max(1, count) for count in (on.accelerators, on.cpus)]
+    return np.concatenate(each).astype(np.int32)
+
+
+def load(on: Workload, device: Ints, machines: int = 1, slow: float = 1.0) -> Load:
+    """Of a split: ``(n,)`` device of each node, accelerators first. CPUs pay nothing for transfers.
+
+    With ``machines`` (appendix C.3) a transfer to another one takes ``slow`` times as long; what both devices of the
+    same machine and others read leaves a device twice.
+    """
     accelerated = device < on.accelerators
     time = np.where(accelerated, on.acc, on.cpu)
     source, reader = on.edge[:, 0], on.edge[:, 1]
-    cut = device[source] != device[reader]
-    arrives = np.unique(np.stack([source[cut], device[reader][cut]], axis=1), axis=0)
-    leaves = np.unique(source[cut])
+    cut, at = device[source] != device[reader], machine_of(on, machines)[device]
+    far = at[source] != at[reader]
+    arrives = np.unique(np.stack([source, device[reader], far], axis=1)[cut], axis=0)
+    leaves = np.unique(np.stack([source, device[source], far], axis=1)[cut], axis=0)
     into, out = (np.zeros(on.devices) for _ in range(2))
-    np.add.at(into, arrives[:, 1], on.cost[arrives[:, 0]])
-    np.add.at(out, device[leaves], on.cost[leaves])
+    for moves, what in ((into, arrives), (out, leaves)):
+        np.add.at(moves, what[:, 1], on.cost[what[:, 0]] * np.where(what[:, 2], slow, 1.0))
     into[on.accelerators :] = out[on.accelerators :] = 0
     return Load(_sum(on, device, time), into, out, _sum(on, device, on.size))
 

@@ -31,7 +31,8 @@ MARGIN = 1 + 1e-9
 class Costs(NamedTuple):
     """``reduced.Reduced`` as the walk wants it, ``P`` = product of (counts + 1) cells.
 
-    time (n, C), size (n,), cost (N, C), source (N,), counts, memory (C,): as there; pins: (N,) nodes of a net
+    time (n, C), size (n,), cost (N, C), source (N,), counts, memory (C,): as there; pins: (N,) nodes of a net, one more
+    for those outside, outside: (N,) 1: there are such
     net_ptr, net: nets of a node; used: (P, C) devices of a cell; stride: (C,) from a cell to that with a device more
     weight: (C,) of a second of each class, work: (n,) the least weighted time of a node
     mode: see above; pace: seconds a byte of keeping copies of a stage equal; copies: of a stage at most
@@ -44,6 +45,7 @@ class Costs(NamedTuple):
     counts: Ints
     memory: Floats
     pins: Ints
+    outside: Ints
     net_ptr: Ints
     net: Ints
     used: Ints
@@ -68,8 +70,8 @@ class Table(NamedTuple):
 class Walk(NamedTuple):
     """Working memory of a walk from an ideal.
 
-    low, here: (N,) nodes of a net in that ideal, and in the stretch; made: (N,) 0: its source is elsewhere, 1: in that
-    ideal, 2: in the stretch
+    low, here: (N,) nodes of a net in that ideal (or outside), and in the stretch; made: (N,) where its source is, 1:
+    in that ideal (or outside), 2: in the stretch, 0: elsewhere
     least: (P,) smallest value with so many devices or fewer; kept: (P,); open: (C,) copies that a stage could have
     from: (C * copies + 1,), value, cell: states that a stage of a class and number of copies can follow, and what with
     By depth: at, next, last: ideal, step, node; held: bytes; time, into, out: (., C) computing and transfers; fixed,
@@ -197,9 +199,9 @@ def _has(of: Lattice, ideal: int, node: int) -> bool:
 
 @kernel()
 def _below(on: Costs, of: Lattice, w: Walk, ideal: int) -> None:
-    """What each net has in an ideal."""
-    w.low[:] = 0
-    w.made[:] = 0
+    """What each net has in an ideal, or outside."""
+    for net in range(len(on.pins)):
+        w.low[ix(net)], w.made[ix(net)] = on.outside[ix(net)], on.source[ix(net)] < 0
     for node in range(len(on.size)):
         if _has(of, ideal, node):
             for k in range(on.net_ptr[ix(node)], on.net_ptr[ix(node + 1)]):

@@ -34,16 +34,21 @@ def shared_values(on: Workload, device: np.ndarray, mode: str, bandwidth: float)
     return np.min(best, axis=0)
 
 
-def loads(on: Workload, device: np.ndarray, mode: str) -> np.ndarray:
+def machines_of(on: Workload, count: int) -> np.ndarray:
+    """(devices,) machine of each."""
+    return np.array([k // (total // count) for total in (on.accelerators, on.cpus) for k in range(total)])
+
+
+def loads(on: Workload, device: np.ndarray, mode: str, machines: int = 1, slow: float = 1.0) -> np.ndarray:
     """(splits, devices) what each is busy with; inf where it may not be."""
-    found = []
+    found, machine = [], machines_of(on, machines)
     for d in range(on.devices):
         here = device == d
         if d >= on.accelerators:
             found.append(here @ on.cpu)
             continue
         compute = np.where(here, on.acc, 0.0).sum(axis=1)
-        into, out = transfers(on, here)
+        into, out = transfers(on, here, machine[device] == machine[d], slow)
         load = {
             "sum": compute + into + out,
             "overlap": np.maximum(compute, into + out),
@@ -53,14 +58,16 @@ def loads(on: Workload, device: np.ndarray, mode: str) -> np.ndarray:
     return np.stack(found, axis=1)
 
 
-def transfers(on: Workload, here: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(splits,) what goes in and out of a device that has those nodes."""
+def transfers(on: Workload, here: np.ndarray, near: np.ndarray, slow: float) -> tuple[np.ndarray, np.ndarray]:
+    """(splits,) what goes in and out of a device that has some nodes, while its machine has others near."""
     into, out = np.zeros(len(here)), np.zeros(len(here))
     for source in range(len(on)):
         readers = on.edge[on.edge[:, 0] == source, 1]
         if len(readers):
-            into += on.cost[source] * (here[:, readers].any(axis=1) & ~here[:, source])
-            out += on.cost[source] * (here[:, source] & ~here[:, readers].all(axis=1))
+            reads = here[:, readers].any(axis=1) & ~here[:, source]
+            into += on.cost[source] * reads * np.where(near[:, source], 1, slow)
+            close = (near & ~here)[:, readers].any(axis=1)
+            out += on.cost[source] * here[:, source] * (close + slow * (~near)[:, readers].any(axis=1))
     return into, out
 
 
@@ -76,11 +83,13 @@ def without_cycle(on: Workload, device: np.ndarray, edge: np.ndarray) -> np.ndar
     return ~before[:, range(count), range(count)].any(axis=1)
 
 
-def pipelines(on: Workload, device: np.ndarray) -> np.ndarray:
-    """(splits,) whether it is a pipeline: backward through devices in the reverse order, or in the same."""
+def pipelines(on: Workload, device: np.ndarray, machines: int = 1) -> np.ndarray:
+    """(splits,) whether it is a pipeline of machines and devices, backward in the reverse order or in the same."""
     forward, backward = (on.edge[part[on.edge].all(axis=1)] for part in (~on.backward, on.backward))
     ways = [np.concatenate([forward, edge]) for edge in (backward, backward[:, ::-1])]
-    return without_cycle(on, device, ways[0]) | without_cycle(on, device, ways[1])
+    machine = machines_of(on, machines)[device]
+    way, other = (without_cycle(on, device, edge) & without_cycle(on, machine, edge) for edge in ways)
+    return way | other
 
 
 def best_pipeline(on: Workload, mode: str, bandwidth: float | None = None) -> float:
@@ -88,3 +97,10 @@ def best_pipeline(on: Workload, mode: str, bandwidth: float | None = None) -> fl
     device = all_splits(on)
     worth = values(on, device, mode) if bandwidth is None else shared_values(on, device, mode, bandwidth)
     return float(np.where(pipelines(on, device), worth, np.inf).min())
+
+
+def best_over_machines(on: Workload, mode: str, machines: int, slow: float) -> float:
+    """The least period over machines, inf: there is none."""
+    device = all_splits(on)
+    worth = loads(on, device, mode, machines, slow).max(axis=1)
+    return float(np.where(pipelines(on, device, machines), worth, np.inf).min())

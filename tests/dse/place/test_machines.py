@@ -1,0 +1,83 @@
+"""The best split over machines with slower links between them: that of brute force."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dse.place import split
+from dse.place.period import dp, dpl
+from dse.place.placed import Options
+from dse.place.split import MODES
+from dse.place.workload import Workload
+from runtime.errors import CleaveError
+from tests.dse.place import brute, small
+from tests.dse.place.test_period import wide
+
+SEEDS = st.integers(0, 2**32 - 1)
+DEVICES = [(2, 2, 0), (2, 4, 0), (2, 2, 2), (3, 3, 0), (2, 0, 2), (3, 3, 3)]
+"""Machines, accelerators, CPUs."""
+
+
+def cluster(seed: int, devices: tuple[int, int, int], training: bool = False) -> Workload:
+    """A small workload for them."""
+    _, accelerators, cpus = devices
+    on = small.workload(seed, nodes=4 if accelerators + cpus > 4 else 5, training=training)
+    return replace(on, accelerators=accelerators, cpus=cpus)
+
+
+@settings(max_examples=400, deadline=None)
+@given(SEEDS, st.sampled_from(DEVICES), st.sampled_from(MODES), st.booleans(), st.sampled_from((1.0, 3.0)))
+def test_machines_are_used_as_well_as_can_be(
+    seed: int, devices: tuple[int, int, int], mode: str, training: bool, slow: float
+) -> None:
+    on = cluster(seed, devices, training)
+    best = brute.best_over_machines(on, mode, devices[0], slow)
+    try:
+        found = dp(on, Options(mode, machines=devices[0], slow=slow))
+    except CleaveError:
+        assert best == np.inf
+        return
+    assert found.value == pytest.approx(best, rel=1e-9, abs=1e-12)
+    assert found.optimal
+    assert split.faults(on, found.device) == []
+    assert split.contiguous(on, found.device)
+    assert split.contiguous(on, split.machine_of(on, devices[0])[found.device])
+    assert found.value == split.load(on, found.device, devices[0], slow).of(mode).max()
+
+
+@settings(max_examples=200, deadline=None)
+@given(SEEDS, st.sampled_from(DEVICES), st.sampled_from(MODES), st.sampled_from((1.0, 2.5)))
+def test_loads_are_those_of_brute_force(seed: int, devices: tuple[int, int, int], mode: str, slow: float) -> None:
+    on = cluster(seed, devices)
+    device = brute.all_splits(on)
+    rows = np.random.default_rng(seed).integers(0, len(device), 5)
+    for row, load in zip(rows, brute.loads(on, device[rows], mode, devices[0], slow), strict=True):
+        if np.isfinite(load).all():
+            assert split.load(on, device[row], devices[0], slow).of(mode) == pytest.approx(load)
+
+
+def test_after_the_time_limit_what_one_machine_would_do_is_dealt() -> None:
+    on = replace(wide(), accelerators=4, cpus=0)
+    found, best = dp(on, Options(limit_s=0.0, machines=2, slow=2.0)), dp(on, Options(machines=2, slow=2.0))
+    assert best.optimal
+    assert not found.optimal
+    assert "time limit" in found.note
+    assert found.bound <= best.value <= found.value
+
+
+def test_what_machines_cannot_be_is_told() -> None:
+    on = wide()
+    for options, said in (
+        (Options(machines=3), "4 accelerators cannot be spread"),
+        (Options(machines=2), "1 CPUs cannot be spread"),
+        (Options(machines=2, bandwidth=1.0), "--replicate is for devices of one machine"),
+    ):
+        with pytest.raises(CleaveError, match=said):
+            dp(on, options)
+    with pytest.raises(CleaveError, match="knows of one machine alone"):
+        dpl(on, Options(machines=2))
