@@ -65,6 +65,25 @@ def test_devices_may_share_a_part(tmp_path: Path) -> None:
     assert "acc0 ×2" in done(*words)
 
 
+def test_links_between_machines_may_be_slower(tmp_path: Path) -> None:
+    words = (
+        "place",
+        "--workload",
+        written(tmp_path, maxFPGAs=4, maxCPUs=0),
+        "--machines",
+        "2",
+        "--slow",
+        "9",
+        "--json",
+    )
+    body = json.loads(done(*words))
+    assert body["optimal"] is True
+    assert body["value"] == 13
+    assert [row["nodes"] for row in body["devices"]] == [3, 3, 0, 0]
+    found = dse(*words, "--method", "dpl")
+    assert "one machine alone" in found.sentences[0]
+
+
 def test_a_table_is_for_a_person(tmp_path: Path) -> None:
     text = done("place", "--workload", written(tmp_path))
     assert "period 13 ms, contiguous, optimal" in text
