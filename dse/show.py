@@ -163,7 +163,8 @@ def _proven(objective: str, known: Proven) -> str:
     best = f"best {objective.split('_')[0]} {shown(objective, known.value)}"
     if known.gap is None:
         return f"{best}; nothing is known about what could be reached"
-    return f"{best}, at most {100 * known.gap:{'.2g' if known.gap < 0.1 else '.0f'}} % above what any mapping of this kind could reach"
+    gap = f"{known.gap:.0%}" if known.gap > 0.1 else f"{100 * known.gap:.2g}%"
+    return f"{best}, at most {gap} above what any mapping of this kind could reach"
 
 
 def _verdict(found: Verification | None) -> str:
