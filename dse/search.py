@@ -153,9 +153,10 @@ def search(
     evaluate(chromosome, costs, np.zeros((1, chromosome.n_genes), dtype=np.int32))  # compile outside the clock
     begin = time.perf_counter()
     problem = MappingProblem(chromosome, costs, settings, correct)
-    first = _first(chromosome, costs, settings)
-    first = first if begin_with is None else np.vstack([begin_with, first])
-    algorithm = _algorithm(chromosome, settings, first)
+    nothing, start = np.empty((0, chromosome.n_genes), dtype=np.int32), settings.head_start
+    exact = seeds(chromosome, costs) if start and settings.exact_seeds else nothing
+    first = [nothing if begin_with is None else begin_with, head_start(chromosome, costs) if start else nothing, exact]
+    algorithm = _algorithm(chromosome, settings, np.vstack(first))
     algorithm.setup(problem, termination=NoTermination(), seed=settings.seed, verbose=False)
     history = _History(problem.columns, chromosome.n_genes)
     for generation in range(1, settings.generations + 1):
@@ -167,29 +168,25 @@ def search(
         history.note(offspring)
         progress(generation, history.best)
     front = _front(history, begin, problem.scoring_s, algorithm.pop)
-    return front if settings.evaluator == ANALYTICAL else _simulated(front, chromosome, costs, problem)
+    return front if settings.evaluator == ANALYTICAL else _simulated(front, exact, chromosome, costs, problem)
 
 
-def _simulated(front: Front, chromosome: Chromosome, costs: CostArrays, problem: MappingProblem) -> Front:
-    """The front as the simulator scores it, periods as well; points that others dominate then are left out."""
-    scores, _ = scored(chromosome, costs, front.genes, SIMULATOR, correct=problem.correct)
+def _simulated(
+    front: Front, exact: NDArray[np.integer], chromosome: Chromosome, costs: CostArrays, problem: MappingProblem
+) -> Front:
+    """The front as the simulator scores it, periods as well; points that others dominate then are left out.
+
+    exact: ``(k, n_genes)`` that fit, some best for the simulator, which the search may have lost by the other judge
+    """
+    genes = np.vstack([front.genes, exact]).astype(np.int32)
+    scores, _ = scored(chromosome, costs, genes, SIMULATOR, correct=problem.correct)
     keep = moocore.is_nondominated(scores[:, problem.columns], keep_weakly=False)
-    return in_order(replace(front, scores=scores).at(keep), problem.columns)
+    return in_order(replace(front, genes=genes, scores=scores).at(keep), problem.columns)
 
 
 def in_order(front: Front, columns: list[int]) -> Front:
     """By the objectives."""
     return front.at(np.lexsort([*front.genes.T[::-1], *front.scores[:, columns[::-1]].T]))
-
-
-def _first(chromosome: Chromosome, costs: CostArrays, settings: Settings) -> NDArray[np.int64]:
-    """``(k, n_genes)`` mappings that a search begins with, besides random ones."""
-    found = [np.empty((0, chromosome.n_genes), np.int64)]
-    if settings.head_start:
-        found.append(head_start(chromosome, costs))
-    if settings.head_start and settings.exact_seeds:
-        found.append(seeds(chromosome, costs))
-    return np.vstack(found)
 
 
 def head_start(chromosome: Chromosome, costs: CostArrays) -> NDArray[np.int64]:

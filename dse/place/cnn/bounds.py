@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from dse.chromosomes import NAIVE, Chromosome
 from dse.evaluation import ANALYTICAL, BOTH, SIMULATOR
-from dse.place.cnn.cuts import line
-from dse.place.cnn.kinds import alike
+from dse.place.cnn.chains import chains, team
+from dse.place.cnn.cuts import MOST_STEPS, line, places
+from dse.place.cnn.kinds import alike, counts, least_of, merged
 from dse.place.cnn.relaxed import largest_bound, parts, path_bound, work_bound
+from dse.place.cnn.shared import shared_loads
 from dse.place.cnn.wires import wires
 from model.costs import CostArrays
 
@@ -46,6 +48,8 @@ def bounds(chromosome: Chromosome, costs: CostArrays, evaluator: str = ANALYTICA
         on = line(chromosome, costs)
         chained = {"latency_s": on.latency()[0], "period_s": on.period(judge)}
         found = {objective: max(value, chained[objective]) for objective, value in found.items()}
+    elif chromosome.coding.kind != NAIVE:
+        found["period_s"] = max(found["period_s"], shared_period(chromosome, costs, judge))
     return {objective: float(value) * (1 - ROUNDING) for objective, value in found.items()}
 
 
@@ -57,6 +61,17 @@ def relaxed(chromosome: Chromosome, costs: CostArrays, splits: int) -> dict[str,
         "latency_s": path_bound(g, p, w, splits),
         "period_s": max(work_bound(g, costs, p, alike(costs, w)), largest_bound(p, splits)),
     }
+
+
+def shared_period(chromosome: Chromosome, costs: CostArrays, judge: str) -> float:
+    """Of mappings by split points: each device has a stretch of its own, and parts of others' layers."""
+    g, w, cuts = chromosome.g, wires(costs), places(chromosome)
+    kinds = alike(costs, w)
+    groups = merged(kinds, costs, MOST_STEPS / len(cuts) ** 2)
+    p = parts(g, costs, chromosome.coding.rows)
+    busy = shared_loads(g, chromosome.coding, p, w, cuts, [kind[0] for kind in kinds], judge)
+    table = chains(least_of(busy, kinds, groups), team(counts(groups)), add=False)
+    return float(table.value[:, -1].min())
 
 
 def most_parts(chromosome: Chromosome) -> int:

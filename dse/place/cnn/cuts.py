@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 from dse.chromosomes import NAIVE, Chromosome
 from dse.place.cnn.chains import Stages, Team, chains, soonest, team
-from dse.place.cnn.kinds import Kinds, alike, least_of, merged
+from dse.place.cnn.kinds import Kinds, alike, counts, least_of, merged
 from dse.place.cnn.relaxed import Parts, critical, done, edges, given_back, parts
 from dse.place.cnn.stretches import Stretches, last_read, stretches
 from dse.place.cnn.wires import Wires, least, loads, wires
@@ -122,11 +121,7 @@ def line(chromosome: Chromosome, costs: CostArrays) -> Line:
     kinds = alike(costs, w)
     groups = merged(kinds, costs, MOST_STEPS / len(cuts) ** 2)
     s = stretches(chromosome.g, costs, cuts, [kind[0] for kind in kinds])
-    return Line(chromosome, costs, cuts, s, w, kinds, groups, team(_counts(groups)))
-
-
-def _counts(groups: Sequence[Kinds]) -> list[int]:
-    return [sum(map(len, group)) for group in groups]
+    return Line(chromosome, costs, cuts, s, w, kinds, groups, team(counts(groups)))
 
 
 def places(chromosome: Chromosome) -> Ints:

@@ -31,16 +31,21 @@ def merged(kinds: Kinds, c: CostArrays, most: float) -> list[Kinds]:
     """
     work = whole_s(c).sum(axis=0)
     groups = [[kind] for kind in sorted(kinds, key=lambda kind: work[kind[0]])]
-    while len(groups) > 1 and ways([sum(map(len, group)) for group in groups]) > most:
+    while len(groups) > 1 and ways(counts(groups)) > most:
         total = [work[group[0][0]] for group in groups]
         k = int(np.argmin([after / max(before, 1e-300) for before, after in pairwise(total)]))
         groups[k : k + 2] = [groups[k] + groups[k + 1]]
     return groups
 
 
-def ways(counts: Sequence[int]) -> float:
+def counts(groups: Sequence[Kinds]) -> list[int]:
+    """Devices of each group."""
+    return [sum(map(len, group)) for group in groups]
+
+
+def ways(most: Sequence[int]) -> float:
     """Choices of so many devices of each kind at most, times kinds: what dynamic programming goes through."""
-    return float(np.prod([count + 1.0 for count in counts])) * len(counts)
+    return float(np.prod([count + 1.0 for count in most])) * len(most)
 
 
 def least_of(table: Floats, kinds: Kinds, groups: list[Kinds]) -> Floats:

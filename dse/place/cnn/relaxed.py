@@ -198,7 +198,7 @@ def done(g: GraphArrays, p: Parts, w: Wires, splits: int) -> Floats:
     takes = took(g, p, w, splits)
     whole, made = takes.whole.copy(), takes.made.copy()
     for edge, maker, reader in edges(g):
-        if p.smallest[maker] < 1 and _partly(g, p, edge, reader):
+        if p.smallest[maker] < 1 and partly(g, p, edge, reader):
             whole[reader] = max(whole[reader], made[maker] + takes.part[reader])
             made[reader] = max(made[reader], made[maker] + takes.part[reader])
         else:
@@ -217,7 +217,7 @@ def edges(g: GraphArrays) -> Iterator[tuple[int, int, int]]:
                 yield edge, maker, layer
 
 
-def _partly(g: GraphArrays, p: Parts, edge: int, layer: int) -> bool:
+def partly(g: GraphArrays, p: Parts, edge: int, layer: int) -> bool:
     """Whether a part of a layer may need a part only of what comes over an edge."""
     return bool(p.smallest[layer] < 1 and g.edge_need[edge, CHANNELS, 0] >= 0)
 
@@ -230,7 +230,7 @@ def _moves(g: GraphArrays, p: Parts, w: Wires) -> Moves:
         for edge in range(g.edge_ptr[task], g.edge_ptr[task + 1]):
             read = g.edge_tensor[edge]
             maker = g.tensor_task[read] - g.n_inputs
-            if not _partly(g, p, edge, layer) and (maker < 0 or p.smallest[maker] == 1):
+            if not partly(g, p, edge, layer) and (maker < 0 or p.smallest[maker] == 1):
                 m.before[layer] = np.maximum(m.before[layer], least(w.into, g.tensor_bytes[read]))
         if g.use_ptr[tensor + 1] > g.use_ptr[tensor]:
             m.after[layer], m.share[layer] = w.out[:, 0], w.out[:, 1] * g.tensor_bytes[tensor]

@@ -1,0 +1,193 @@
+"""What a stretch of layers costs its device at least, where others may do parts of its heavy layers.
+
+In a mapping by split points the first row gives every device one stretch. The device does all that cannot be split
+there, and the first part of what can; sharing a layer takes a message with all that it reads, and one with the result.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dse.chromosomes import EQUAL, Coding
+from dse.evaluation import ANALYTICAL
+from dse.place.cnn.relaxed import Parts, edges, partly
+from dse.place.cnn.wires import Wires
+from model.arrays import GraphArrays, Ints
+from model.compiled import allocating
+from model.costs import Floats
+
+WEIGHINGS = ((1.0, 0.0), (0.0, 1.0), (0.5, 0.5))
+"""Of what goes out and comes in: a stretch takes at least any mean of the two."""
+
+
+class Layers(NamedTuple):
+    """What sharing a layer means, ``L`` layers; positions are indices of cuts.
+
+    at: (L,) position; kept: (L,) share of a layer that its device does at least, 1: it is not shared
+    maker, last: (L,) position of what a part elsewhere must be sent, and of its last reader; maker -1: of nothing
+    out: (L, 2) that message, and its bytes; reader: (L,) position of the first that needs the whole result; back: (L,)
+    bytes that come back for it
+    """
+
+    at: Ints
+    kept: Floats
+    maker: Ints
+    last: Ints
+    out: Floats
+    reader: Ints
+    back: Floats
+
+
+def layers(g: GraphArrays, coding: Coding, p: Parts, cuts: Ints) -> Layers:
+    """Of mappings by split points, cut where these may be."""
+    n = g.n_layers
+    at = (np.searchsorted(cuts, np.arange(n), side="right") - 1).astype(np.int32)
+    none = np.full(n, -1, dtype=np.int32)
+    found = Layers(
+        at, _kept(g, coding, p), none, none.copy(), np.zeros((n, 2)), np.full(n, len(cuts), np.int32), np.zeros(n)
+    )
+    even = 1 - _even(g, coding, p, 2) if coding.shares == EQUAL else np.zeros(n)
+    heavy_readers = _heavy_readers(g, p)
+    for edge, maker, reader in edges(g):
+        tensor = g.edge_tensor[edge]
+        if partly(g, p, edge, reader):
+            continue
+        if p.smallest[maker] == 1 and p.smallest[reader] < 1 and g.tensor_bytes[tensor] > found.out[reader, 1]:
+            found.maker[reader], found.last[reader] = at[maker], at[_last_reader(g, tensor)]
+            found.out[reader] = np.array([1.0, g.tensor_bytes[tensor]]) / heavy_readers[tensor]
+        if p.smallest[maker] < 1 and found.kept[reader] > 0:
+            found.reader[maker] = min(found.reader[maker], at[reader])
+            found.back[maker] = g.tensor_bytes[tensor] * even[maker]
+    return found
+
+
+def _even(g: GraphArrays, coding: Coding, p: Parts, parts: int) -> Floats:
+    """(L,) share of the first of so many even parts."""
+    units = np.rint(1 / p.smallest)
+    return np.floor(units / parts) / units
+
+
+def _kept(g: GraphArrays, coding: Coding, p: Parts) -> Floats:
+    smallest = _even(g, coding, p, coding.rows) if coding.shares == EQUAL else np.zeros(g.n_layers)
+    return np.where(p.smallest < 1, smallest, 1.0)
+
+
+def _heavy_readers(g: GraphArrays, p: Parts) -> dict[int, int]:
+    """How many layers that may be shared read a tensor."""
+    found: dict[int, set[int]] = {}
+    for edge, _, reader in edges(g):
+        if p.smallest[reader] < 1:
+            found.setdefault(int(g.edge_tensor[edge]), set()).add(reader)
+    return {tensor: len(readers) for tensor, readers in found.items()}
+
+
+def _last_reader(g: GraphArrays, tensor: int) -> int:
+    """The last layer that reads a tensor."""
+    uses = g.use_task[g.use_ptr[tensor] : g.use_ptr[tensor + 1]] - g.n_inputs
+    return int(uses[uses < g.n_layers].max())
+
+
+def crossing(g: GraphArrays, p: Parts, of: Layers, cuts: int) -> tuple[Floats, Floats]:
+    """(cuts, cuts, 2) messages and bytes that come into a stretch and go out of it at least, by first and last cut."""
+    into, out = (np.zeros((cuts, cuts, 2)) for _ in range(2))
+    needs: dict[tuple[int, int], set[int]] = {}
+    for edge, maker, reader in edges(g):
+        if of.kept[reader] > 0 and of.kept[maker] > 0 and not partly(g, p, edge, reader):
+            needs.setdefault((maker, int(g.edge_tensor[edge])), set()).add(int(of.at[reader]))
+    for (maker, tensor), readers in needs.items():
+        here, behind = int(of.at[maker]), np.array(sorted(r for r in readers if r > of.at[maker]))
+        message = 1.0, g.tensor_bytes[tensor] * of.kept[maker]
+        if len(behind):
+            out[: here + 1, here + 1 : behind[-1] + 1] += message
+            for a in range(here + 1, behind[-1] + 1):
+                into[a, behind[np.searchsorted(behind, a)] + 1 :] += message
+    return into, out
+
+
+def shared_loads(
+    g: GraphArrays, coding: Coding, p: Parts, w: Wires, cuts: Ints, devices: list[int], evaluator: str
+) -> Floats:
+    """(C, m+1, m+1) seconds a frame that a device or its link is busy with a stretch, at least."""
+    of = layers(g, coding, p, cuts)
+    into, out = crossing(g, p, of, len(cuts))
+    return np.array([_loads(p, w, of, cuts, into, out, device, evaluator) for device in devices])
+
+
+def _loads(
+    p: Parts, w: Wires, of: Layers, cuts: Ints, into: Floats, out: Floats, device: int, evaluator: str
+) -> Floats:
+    whole = p.whole[:, device] - p.saved[:, device]
+    so_far = np.concatenate(([0.0], np.cumsum(whole)))[cuts]
+    busy, saves = so_far[None, :] - so_far[:, None], _saves(p, of, device)
+    back = np.stack([(of.back > 0).astype(float), of.back], axis=1)
+    if evaluator == ANALYTICAL:
+        busy = busy + into @ w.into[device] + out @ w.out[device]
+        return _each(of, cuts, saves, of.out @ w.out[device], back @ w.into[device], busy, np.zeros_like(busy), True)
+    busy = busy + into @ w.take[device] + out @ w.hand[device]
+    leave, enter = out @ w.leave[device], into @ w.enter[device]
+    sends, takes = of.out @ w.leave[device], back @ w.enter[device]
+    weighings = ((1.0, 1.0),) if w.once[device] else WEIGHINGS
+    means = [_each(of, cuts, saves, a * sends, b * takes, busy, a * leave + b * enter, False) for a, b in weighings]
+    return np.maximum.reduce(means)
+
+
+def _saves(p: Parts, of: Layers, device: int) -> Floats:
+    """(L,) seconds that a device is spared at most where others do their parts of a layer."""
+    whole, fixed, slope, saved = (table[:, device] for table in (p.whole, p.fixed, p.slope, p.saved))
+    shares = np.stack([of.kept, 1 - p.smallest])
+    part = np.where(shares > 0, fixed + (slope - saved) * shares, 0.0).min(axis=0)
+    return np.where(p.smallest < 1, np.maximum(whole - saved - part, 0.0), 0.0)
+
+
+def _each(
+    of: Layers, cuts: Ints, saves: Floats, sends: Floats, takes: Floats, busy: Floats, links: Floats, add: bool
+) -> Floats:
+    found = np.full(busy.shape, np.inf)
+    heavy = np.flatnonzero(saves > 0)
+    fields = (of.at, of.maker, of.last, of.reader, saves, sends, takes)
+    _least(*(np.ascontiguousarray(field[heavy]) for field in fields), busy, links, add, found)
+    return found
+
+
+@allocating()
+def _least(
+    at: Ints,
+    maker: Ints,
+    last: Ints,
+    reader: Ints,
+    saves: Floats,
+    sends: Floats,
+    takes: Floats,
+    busy: Floats,
+    links: Floats,
+    add: bool,
+    found: Floats,
+) -> None:
+    """Fill ``found``: the larger of the device's and the link's seconds (``add``: their sum), layers shared in part."""
+    cuts = len(busy)
+    ratio, cost = np.empty(len(at)), np.empty(len(at))
+    for a in range(cuts - 1):
+        for b in range(a + 1, cuts):
+            begin, end = np.searchsorted(at, a), np.searchsorted(at, b)
+            for k in range(begin, end):
+                cost[k] = 0.0
+                if maker[k] >= a and last[k] < b:
+                    cost[k] += sends[k]
+                if reader[k] < b:
+                    cost[k] += takes[k]
+                ratio[k] = -saves[k] / max(cost[k], 1e-300)
+            device, link = busy[a, b], links[a, b]
+            if add:
+                for k in range(begin, end):
+                    device -= max(0.0, saves[k] - cost[k])
+                found[a, b] = device + link
+                continue
+            for k in begin + np.argsort(ratio[begin:end]):
+                if device <= link:
+                    break
+                part = min(1.0, (device - link) / (saves[k] + cost[k]))
+                device -= part * saves[k]
+                link += part * cost[k]
+            found[a, b] = max(device, link)
