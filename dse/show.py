@@ -139,7 +139,7 @@ def outcome(console: Console, found: Outcome, cluster: Platform, generations: in
     if found.closed:
         _closed(console, found.closed)
     for objective, known in found.proven.items():
-        line(console, _proven(objective, known))
+        line(console, ("as predicted: " if found.closed else "") + _proven(objective, known))
     errors = [s.expected_error for s in found.shipped if s.expected_error is not None]
     warn_expected(console, cluster, max(errors, default=None))
     share = front.scoring_s / front.search_s

@@ -264,8 +264,8 @@ class Closing:
             found = self.rig.run(mapping, self.folder)
             self.say(f"measured {what}: latency {shown(OBJECTIVES[0], found.values[0])}")
         except CleaveError as error:
-            found = Measurement(NOTHING, error.sentences, _hosts(error))
-            self.say(f"measuring {what} failed: {'; '.join(error.sentences)}")
+            found = _failed(error)
+            self.say(f"measuring {what} failed: {'; '.join(found.failed)}")
         self.attempts[mapping] = Attempt(mapping, found, predicted, expected)
         with (self.folder / FILE).open("a", encoding="utf-8") as file:
             file.write(self.rig.line(mapping, found, expected))
@@ -287,7 +287,9 @@ class Closing:
         return in_order(whole.at(self._best(pool)), self.space.objectives)
 
 
-def _hosts(error: CleaveError) -> tuple[str, ...]:
-    """Those that an error is said of, or what it came of."""
+def _failed(error: CleaveError) -> Measurement:
+    """Why there is none: what hosts said, where an error came of that."""
     cause = error if isinstance(error, DeployError) else error.__cause__
-    return tuple(cause.failures) if isinstance(cause, DeployError) else ()
+    if isinstance(cause, DeployError):
+        return Measurement(NOTHING, cause.sentences, tuple(cause.failures))
+    return Measurement(NOTHING, error.sentences)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from dse.evaluation import OBJECTIVES
+from model import coefficients
 from tests.command import done, dse, files
 from tests.tiny_cnn import branches, save
+
+if TYPE_CHECKING:
+    from tests.cluster import Cluster
 
 RUN = ("run", "--cnn", "tiny.onnx", "--platform", "p.txt", "--population", 30, "--generations", 5, "--no-verify")
 HERE = "a, address=localhost, slots=0\nb, address=localhost, slots=1\n"
@@ -72,7 +78,20 @@ def test_hosts_that_cannot_be_reached_are_told_and_what_was_found_is_kept(here: 
     assert body("summary.json")["measured"]["mappings"] == len(lines) - len(failed)
     assert [one["why"] for one in body("summary.json")["measured"]["failed"]] == [line["failed"] for line in failed]
     assert all(any("127.0.0.9" in sentence for sentence in line["failed"]) for line in failed)
+    assert not any("--replan" in sentence for line in failed for sentence in line["failed"])
     assert body("front.json")["points"]
+
+
+@pytest.mark.cluster
+def test_hosts_of_a_cluster_measure_and_say_what_they_are(testbed: Cluster, here: Path) -> None:
+    usual = coefficients.load("generic")
+    said = {"devices": [f"{host}_cpu{k % 2}" for k, host in enumerate(testbed.hosts)], "conditions": {"kernel": "2.6"}}
+    (here / "old.json").write_text(replace(usual, calibrated=True, measured=said).to_json())
+    (here / "p.txt").write_text(testbed.platform.read_text().replace("coefficients=generic", "coefficients=old.json"))
+    with testbed.hurried():
+        told = done(*RUN, *testbed.options[2:], "--measure", 2)
+    assert [set(line["measured"]) for line in kept()] == [{"latency_s", "memory_bytes", "period_s"}] * 2
+    assert f"old.json: kernel {os.uname().release} (was 2.6) at " in told
 
 
 def test_nothing_speaks_of_measuring_where_nothing_is_measured() -> None:
