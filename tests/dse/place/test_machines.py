@@ -62,7 +62,7 @@ def test_loads_are_those_of_brute_force(seed: int, devices: tuple[int, int, int]
 
 
 def test_after_the_time_limit_what_one_machine_would_do_is_dealt() -> None:
-    on = replace(wide(), accelerators=4, cpus=0)
+    on = replace(wide(4), accelerators=4, cpus=0)
     found, best = dp(on, Options(limit_s=0.0, machines=2, slow=2.0)), dp(on, Options(machines=2, slow=2.0))
     assert best.optimal
     assert not found.optimal
