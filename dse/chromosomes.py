@@ -104,23 +104,32 @@ class Chromosome:
         assert genes is not None  # consecutive anchors, each stage with its own device
         return genes
 
-    def encode(self, device: NDArray[np.integer]) -> NDArray[np.int32] | None:
+    def encode(self, device: NDArray[np.integer], *others: NDArray[np.integer]) -> NDArray[np.int32] | None:
         """``(n_genes,)`` genes of whole layers, each on the device that ``(n_layers,)`` names.
 
         The inverse of ``decode``; None where no genes stand for that: split points give a device consecutive anchors,
-        and layers that are no anchors the device of theirs.
+        and layers that are no anchors the device of theirs. others: of the rows after the first, split points only
         """
         tasks = slice(self.g.n_inputs, self.g.n_inputs + self.g.n_layers)
         if self.coding.kind == NAIVE:
             per_layer = np.diff(np.append(self.coding.first_gene[tasks], self.n_genes))
             return np.repeat(device.astype(np.int32), per_layer)
-        anchor = self.coding.anchor[tasks]
-        genes = np.zeros(self.n_genes, dtype=np.int32)
-        genes[device] = anchor + 1  # the last one stays
-        stops = np.sort(genes[: self.coding.devices][genes[: self.coding.devices] > 0])
-        follows = np.searchsorted(stops, anchor, side="right")
+        genes = np.zeros((self.coding.rows, self.coding.devices), dtype=np.int32)
+        for row, of in enumerate((device, *others)):
+            points = self._points(self.coding.anchor[tasks], of)
+            if points is None:
+                return None
+            genes[row] = points
+        return genes.ravel()
+
+    def _points(self, anchor: Ints, device: NDArray[np.integer]) -> Ints | None:
+        """``(devices,)`` split points of a row, None where there are none for it."""
+        points = np.zeros(self.coding.devices, dtype=np.int32)
+        points[device] = anchor + 1  # the last one stays
+        stops = np.sort(points[points > 0])
         first = np.array([device[np.flatnonzero(anchor == stop - 1)[0]] for stop in stops])
-        return genes if (len(np.unique(first)) == len(first)) and (first[follows] == device).all() else None
+        follows = np.searchsorted(stops, anchor, side="right")
+        return points if len(np.unique(first)) == len(first) and (first[follows] == device).all() else None
 
 
 def chromosome(

@@ -39,7 +39,7 @@ class Settings:
     head_start: the first population holds the mappings of ``head_start``, the rest is random
     evaluator: whose scores, one of ``EVALUATORS``; both: the analytical model's in the search, whose front is then
                scored by the simulator
-    exact_seeds: a head start has the chains of whole layers with the least period and latency, too
+    exact_seeds: a head start has the chains of layers with the least period and latency, too
     """
 
     population: int = 1000

@@ -37,6 +37,13 @@ def team(counts: Sequence[int]) -> Team:
     return Team(np.where(of > 0, np.arange(len(of))[:, None] - weight, -1), of.sum(axis=1))
 
 
+def in_pairs(kinds: Team) -> Team:
+    """The same choices, of devices alone and, as kinds after those, of two of a kind that work together."""
+    once = kinds.without
+    twice = np.where(once < 0, -1, np.take_along_axis(once, np.maximum(once, 0), axis=0))
+    return Team(np.hstack([once, twice]), kinds.taken)
+
+
 class Table(NamedTuple):
     """Best values of a choice of devices up to a cut, (S, m+1), and how: ``kind * (m + 1) + cut before``, -1: none."""
 

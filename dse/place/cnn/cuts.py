@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dse.chromosomes import NAIVE, Chromosome
-from dse.place.cnn.chains import Stages, Team, chains, soonest, team
+from dse.place.cnn.chains import Stages, Team, chains, in_pairs, soonest, team
 from dse.place.cnn.kinds import Kinds, alike, counts, least_of, merged
 from dse.place.cnn.relaxed import Parts, critical, done, edges, given_back, parts
+from dse.place.cnn.shared import pair_loads
 from dse.place.cnn.stretches import Stretches, last_read, stretches
 from dse.place.cnn.wires import Wires, least, loads, wires
 from model.arrays import GraphArrays, Ints
@@ -98,12 +100,29 @@ class Line:
         return ready, rest, arrives
 
     def devices(self, stages: Stages) -> NDArray[np.int64]:
-        """(n_layers,) of a chain: of each group the next one that is free."""
+        """(2, n_layers) of a chain: of each group the next one that is free, and the one with whom it shares layers.
+
+        Groups beyond the last are the same ones again, whose devices work in pairs.
+        """
         free = [[device for kind in group for device in kind] for group in self.groups]
-        found = np.zeros(self.chromosome.g.n_layers, dtype=np.int64)
+        found = np.zeros((2, self.chromosome.g.n_layers), dtype=np.int64)
         for a, b, group in stages:
-            found[self.cuts[a] : self.cuts[b]] = free[group].pop(0)
+            own = free[group % len(free)].pop(0)
+            with_ = own if group < len(free) else free[group % len(free)].pop(0)
+            found[:, self.cuts[a] : self.cuts[b]] = [[own], [with_]]
         return found
+
+    def pairs(self, judge: str) -> Iterator[Stages]:
+        """Chains of devices and of pairs that share heavy layers, for every number of devices; good, not the best."""
+        coding = self.chromosome.coding
+        if coding.kind == NAIVE or coding.rows < 2:
+            return
+        g = self.chromosome.g
+        shared = least_of(
+            pair_loads(g, coding, self.w, self.costs, self.cuts, self._first, judge), self.kinds, self.groups
+        )
+        both = in_pairs(self.team)
+        yield from chains(np.concatenate([self.busy(judge), shared]), both, add=False).best(both)
 
 
 def _after(g: GraphArrays, p: Parts) -> Floats:

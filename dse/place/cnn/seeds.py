@@ -1,4 +1,4 @@
-"""Mappings of whole layers that are the best of their kind, for the first population of a search."""
+"""Mappings that are the best of their kind, or about that, for the first population of a search."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from model.costs import CostArrays
 def seeds(chromosome: Chromosome, costs: CostArrays) -> NDArray[np.int64]:
     """``(k, n_genes)`` chains of whole layers with the least period and latency, for every number of devices.
 
+    Where the chromosome has a second row, chains with pairs of devices that share their heavy layers, too.
     Those that a chromosome cannot express or that need more memory than there is are left out.
     """
     on = line(chromosome, costs)
-    rows = [chromosome.encode(on.devices(stages)) for stages in _chains(on)]
+    rows = [chromosome.encode(*_rows(on.devices(stages))) for stages in _chains(on)]
     genes = np.array([row for row in rows if row is not None], dtype=np.int64).reshape(-1, chromosome.n_genes)
     if not len(genes):
         return genes
@@ -28,8 +29,14 @@ def seeds(chromosome: Chromosome, costs: CostArrays) -> NDArray[np.int64]:
     return genes[first][evaluate(chromosome, costs, genes[first])[1] <= 0]
 
 
+def _rows(device: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of a chain's (2, n_layers) devices the second row where it says anything."""
+    return device[:1] if (device[0] == device[1]).all() else device
+
+
 def _chains(on: Line) -> Iterator[Stages]:
     yield on.latency()[1]
     for judge in (ANALYTICAL, SIMULATOR):
         yield from chains(on.busy(judge), on.team, add=False).best(on.team)
+        yield from on.pairs(judge)
     yield from chains(on.alone(), on.team, add=True).best(on.team)

@@ -12,11 +12,11 @@ import numpy as np
 
 from dse.chromosomes import EQUAL, Coding
 from dse.evaluation import ANALYTICAL
-from dse.place.cnn.relaxed import Parts, edges, partly
+from dse.place.cnn.relaxed import Parts, edges, partly, parts
 from dse.place.cnn.wires import Wires
 from model.arrays import GraphArrays, Ints
 from model.compiled import allocating
-from model.costs import Floats
+from model.costs import CostArrays, Floats
 
 WEIGHINGS = ((1.0, 0.0), (0.0, 1.0), (0.5, 0.5))
 """Of what goes out and comes in: a stretch takes at least any mean of the two."""
@@ -119,8 +119,7 @@ def _loads(
     p: Parts, w: Wires, of: Layers, cuts: Ints, into: Floats, out: Floats, device: int, evaluator: str
 ) -> Floats:
     whole = p.whole[:, device] - p.saved[:, device]
-    so_far = np.concatenate(([0.0], np.cumsum(whole)))[cuts]
-    busy, saves = so_far[None, :] - so_far[:, None], _saves(p, of, device)
+    busy, saves = _between(cuts, whole), _saves(p, of, device)
     back = np.stack([(of.back > 0).astype(float), of.back], axis=1)
     if evaluator == ANALYTICAL:
         busy = busy + into @ w.into[device] + out @ w.out[device]
@@ -131,6 +130,39 @@ def _loads(
     weighings = ((1.0, 1.0),) if w.once[device] else WEIGHINGS
     means = [_each(of, cuts, saves, a * sends, b * takes, busy, a * leave + b * enter, False) for a, b in weighings]
     return np.maximum.reduce(means)
+
+
+def pair_loads(
+    g: GraphArrays, coding: Coding, w: Wires, c: CostArrays, cuts: Ints, devices: list[int], judge: str
+) -> Floats:
+    """(C, m+1, m+1) seconds a frame of two devices that share every heavy layer of a stretch evenly, about.
+
+    No bound: what crosses the borders of a stretch is counted as if nothing at them were shared.
+    """
+    p = parts(g, c, 2)
+    of = layers(g, coding._replace(rows=2), p, cuts)
+    into, out = crossing(g, p, of, len(cuts))
+    return np.array([_pair(p, w, of, cuts, into, out, device, judge) for device in devices])
+
+
+def _pair(p: Parts, w: Wires, of: Layers, cuts: Ints, into: Floats, out: Floats, device: int, judge: str) -> Floats:
+    heavy = p.smallest < 1
+    half = np.where(heavy, p.fixed[:, device] + (p.slope[:, device] - p.saved[:, device]) * (1 - of.kept), 0.0)
+    own = np.where(heavy, half, p.whole[:, device] - p.saved[:, device])
+    back = np.stack([(of.back > 0).astype(float), of.back], axis=1)
+    first, second, sent, brought = (_between(cuts, of_layers) for of_layers in (own, half, of.out, back))
+    if judge == ANALYTICAL:
+        first = first + (into + brought) @ w.into[device] + (out + sent) @ w.out[device]
+        return np.maximum(first, second + sent @ w.into[device] + brought @ w.out[device])
+    leave, enter = (out + sent) @ w.leave[device], (into + brought) @ w.enter[device]
+    return np.maximum.reduce([first, second, leave + enter if w.once[device] else np.maximum(leave, enter)])
+
+
+def _between(cuts: Ints, of: Floats) -> Floats:
+    """(m+1, m+1, …) sums over the layers of stretches. of: (L, …)"""
+    so_far = np.concatenate((np.zeros((1, *of.shape[1:])), np.cumsum(of, axis=0)))[cuts]
+    found: Floats = so_far[None] - so_far[:, None]
+    return found
 
 
 def _saves(p: Parts, of: Layers, device: int) -> Floats:

@@ -62,13 +62,30 @@ def test_what_genes_cannot_say_is_not_encoded(seed: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @examples(30)
 @given(seed=SEEDS)
-def test_seeds_are_distinct_whole_and_fit(kind: str, seed: int) -> None:
+def test_seeds_are_distinct_and_fit_and_layers_are_whole_or_shared_by_two(kind: str, seed: int) -> None:
     code, costs = drawn(seed, kind, memory=True)
     found = seeds(code, costs)
     assert len(np.unique(found, axis=0)) == len(found)
     assert np.array_equal(found, seeds(code, costs))
     assert (evaluate(code, costs, found)[1] <= 0).all() if len(found) else True
-    assert all(whole(code.decode(row), code.g.n_layers) is not None for row in found)
+    parts = [len(row) for genes_ in found for row in code.decode(genes_).by_layer(code.g.n_layers)]
+    assert max(parts, default=1) <= (2 if kind == "hybrid" else 1)
+
+
+@examples(40)
+@given(seed=SEEDS)
+def test_pairs_that_share_a_stretch_are_encoded_in_two_rows(seed: int) -> None:
+    code, _ = drawn(seed, "hybrid")
+    devices, layers = code.coding.devices, code.g.n_layers
+    if code.coding.rows < 2:
+        return
+    one, two = np.random.default_rng(seed).permutation(devices)[:2]
+    found = code.encode(np.full(layers, one), np.full(layers, two))
+    assert found is not None
+    heavy = code.g.heavy[code.g.n_inputs : code.g.n_inputs + layers] == 1
+    for row, split in zip(code.decode(found).by_layer(layers), heavy, strict=True):
+        assert {shard.device for shard in row} <= ({one, two} if split else {one})
+        assert len(row) == 2 or not split or code.coding.shares != EQUAL
 
 
 @pytest.mark.parametrize("evaluator", [ANALYTICAL, SIMULATOR])
