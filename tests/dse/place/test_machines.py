@@ -6,17 +6,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dse.place import split
+from dse.place.machines import Machines, spread
+from dse.place.machines import devices as devices_of
 from dse.place.period import dp, dpl
+from dse.place.pipeline import Rules
 from dse.place.placed import Options
+from dse.place.reduced import reductions
 from dse.place.split import MODES
 from dse.place.workload import Workload
 from runtime.errors import CleaveError
 from tests.dse.place import brute, small
 from tests.dse.place.test_period import wide
+from tests.dse.place.test_pipeline import equal
 
 SEEDS = st.integers(0, 2**32 - 1)
 DEVICES = [(2, 2, 0), (2, 4, 0), (2, 2, 2), (3, 3, 0), (2, 0, 2), (3, 3, 3)]
@@ -59,6 +64,27 @@ def test_loads_are_those_of_brute_force(seed: int, devices: tuple[int, int, int]
     for row, load in zip(rows, brute.loads(on, device[rows], mode, devices[0], slow), strict=True):
         if np.isfinite(load).all():
             assert split.load(on, device[row], devices[0], slow).of(mode) == pytest.approx(load)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SEEDS, st.sampled_from(DEVICES), st.sampled_from(MODES), st.sampled_from((1.0, 9.0)))
+def test_the_search_knows_what_its_splits_are_worth(
+    seed: int, devices: tuple[int, int, int], mode: str, slow: float
+) -> None:
+    on, machines = cluster(seed, devices), Machines(devices[0], slow)
+    assume(on.cpus or np.isfinite(on.acc).all())
+    of = reductions(on)[0]
+    value, rows, complete = spread(of.on, machines, Rules(mode), np.inf, lambda _done, _of: True)
+    assert complete
+    if rows:
+        device = devices_of(of.on, rows, machines)[of.part]
+        assert value == pytest.approx(split.load(on, device, devices[0], slow).of(mode).max())
+
+
+def test_what_is_full_to_the_brim_is_found() -> None:
+    value, rows, _ = spread(equal(8, [1.0], [4]), Machines(2, 5.0), Rules(), 2.0001, lambda _done, _of: True)
+    assert value == 2
+    assert [len(row) for row in rows] == [2, 2]
 
 
 def test_after_the_time_limit_what_one_machine_would_do_is_dealt() -> None:
