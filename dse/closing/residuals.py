@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 COMMON = 1.0
 """Standard deviation of the part that all share: models that are not calibrated are off by such factors."""
-SIZES, NOISES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0), (0.003, 0.01, 0.03, 0.1, 0.3)
+SIZES, NOISES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0), (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 """Guesses of the standard deviations of the other weights, and of a measurement."""
 
 
