@@ -14,8 +14,12 @@ from dse.place.workload import Floats, Workload
 from model.arrays import Ints
 from model.compiled import released
 
-HOT, COLD = 0.001, 0.00003
+HOT, COLD = 0.001, 0.00002
 """Temperatures at first and at last: by which part of the norm a worse split may be worse."""
+
+
+ROW = 16
+"""So many groups move together at most."""
 
 
 class Board(NamedTuple):
@@ -28,6 +32,8 @@ class Board(NamedTuple):
     size: Floats
     source: Ints
     cost: Floats
+    first: Ints
+    reader: Ints
     width: Ints
     start: Ints
     nets: Ints
@@ -46,6 +52,8 @@ def board(on: Workload, groups: Groups) -> Board:
         groups.size,
         groups.source,
         groups.cost,
+        groups.first,
+        groups.reader,
         np.diff(groups.first).astype(np.int32),
         np.cumsum([0] + [len(nets) for nets in found]).astype(np.int32),
         np.array([net for nets in found for net in nets], dtype=np.int32),
@@ -130,6 +138,28 @@ def _norm(load, scale):  # type: ignore[no-untyped-def]
 
 
 @released
+def _row(on, v, to, device, row):  # type: ignore[no-untyped-def]
+    """Some groups that move together: one, and with luck a neighbour by a net on the same device, and its, …"""
+    row[0], count = v, 1
+    while count < ROW and np.random.random() < 0.6:
+        u = row[count - 1]
+        if on.start[u + 1] == on.start[u]:
+            break
+        net = on.nets[np.random.randint(on.start[u], on.start[u + 1])]
+        w = on.source[net]
+        if w == u:
+            w = on.reader[np.random.randint(on.first[net], on.first[net + 1])]
+        if device[w] != device[v] or on.time[w, to] == np.inf:
+            break
+        for k in range(count):
+            if row[k] == w:
+                return count
+        row[count] = w
+        count += 1
+    return count
+
+
+@released
 def _anneal(on, best, seed, steps, hot, cold):  # type: ignore[no-untyped-def]
     g, devices = on.time.shape
     np.random.seed(seed)
@@ -139,7 +169,7 @@ def _anneal(on, best, seed, steps, hot, cold):  # type: ignore[no-untyped-def]
     _loads(on, device, reads, load, held)
     lowest = load.max()
     scale = lowest if lowest > 0 else 1.0
-    now = _norm(load, scale)
+    now, row = _norm(load, scale), np.zeros(ROW, np.int32)
     for step in range(steps if now > 0 else 0):
         heat = hot * (cold / hot) ** (step / steps)
         v = np.random.randint(g)
@@ -158,7 +188,9 @@ def _anneal(on, best, seed, steps, hot, cold):  # type: ignore[no-untyped-def]
                         to = d
         if to == at or on.time[v, to] == np.inf or (w >= 0 and on.time[w, at] == np.inf):
             continue
-        _move(on, v, to, reads, device, load, held)
+        count = _row(on, v, to, device, row)
+        for k in range(count):
+            _move(on, row[k], to, reads, device, load, held)
         if w >= 0:
             _move(on, w, at, reads, device, load, held)
         new = _norm(load, scale)
@@ -173,7 +205,8 @@ def _anneal(on, best, seed, steps, hot, cold):  # type: ignore[no-untyped-def]
         else:
             if w >= 0:
                 _move(on, w, to, reads, device, load, held)
-            _move(on, v, at, reads, device, load, held)
+            for k in range(count - 1, -1, -1):
+                _move(on, row[k], at, reads, device, load, held)
         if step % 65536 == 65535:
             _loads(on, device, reads, load, held)
             now = _norm(load, scale)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.place.floor import between, floor, longest
+from dse.place.floor import beside, between, floor, longest
 from dse.place.groups import Groups, by_color, grouped
 from dse.place.improve import course, improve
 from dse.place.latency import devices, latency, slots, wrong
@@ -20,6 +20,9 @@ from model.arrays import Ints
 from runtime.errors import CleaveError
 
 USUAL_S = 120.0
+ALL = 1_000_000
+ASIDE = (40, ALL, 24)
+"""Nodes that run beside more than so many of the longest path are on CPUs while the rest is split."""
 ROUNDS, STEPS = 8, 4_000
 """So often a split is annealed, with so many steps a group."""
 
@@ -28,12 +31,15 @@ def series(on: Workload, options: Options) -> Placed:
     """The best split in series and in parallel, annealed; and a bound."""
     end = _end(on, options)
     found = [_some(on, options)]
-    for chain, share in ((True, 0.1), (False, 0.5)):
-        options.watch(len(found), 4, "ideals")
+    bound = longest(on)
+    for chain, most, share in ((True, ALL, 0.2), *((False, most, 0.5) for most in ASIDE)):
+        options.watch(len(found), len(ASIDE) + 2, "ideals")
         due = time.monotonic() + share * (end - time.monotonic())
-        found += [slot for slot in [_by_ideals(on, options, chain, due)] if slot is not None]
-    best = _annealed(on, options, _best(on, found, options.subgraphs), end - 0.3 * (end - time.monotonic()))
-    return _judged(on, options, best, floor(on, slots(on, options.subgraphs), end))
+        found += [slot for slot in [_by_ideals(on, options, chain, due, most)] if slot is not None]
+        if not chain and most == ALL:
+            bound = floor(on, slots(on, options.subgraphs), end - 0.3 * (end - time.monotonic()))
+    best = _annealed(on, options, _best(on, found, options.subgraphs), bound, end)
+    return _judged(on, options, best, bound)
 
 
 def chain(on: Workload, options: Options) -> Placed:
@@ -126,9 +132,17 @@ def _some(on: Workload, options: Options) -> Ints:
     return at[plan.groups.of]
 
 
-def _by_ideals(on: Workload, options: Options, chain: bool, due: float) -> Ints | None:
-    """(n,) slots of the best split in series, or in series and in parallel too; None: out of reach."""
-    plan, q = _plan(on), options.subgraphs
+def _by_ideals(on: Workload, options: Options, chain: bool, due: float, most: int = ALL) -> Ints | None:
+    """(n,) slots of the best split in series, or in series and in parallel too; None: out of reach.
+
+    Groups beside more than so many nodes of the longest path are on CPUs, and taken to be done when asked for.
+    """
+    plan, q, aside = _plan(on), options.subgraphs, np.zeros(0, np.int32)
+    if most < ALL and on.cpus:
+        aside = np.unique(plan.groups.of[(beside(on) > most) & (on.cpu > 0)])
+        if len(aside) == 0:
+            return None  # as where none are beside
+        plan = replace(plan, order=plan.order[~np.isin(plan.order, aside)])
     laid = tasks(plan.groups, plan.on_cpu, on.memory, on.accelerators)
     piece = Piece(laid, plan.order, plan.edge, False, due, chain=chain)
     try:
@@ -149,13 +163,13 @@ def _best(on: Workload, found: list[Ints], q: int) -> Ints:
     return min(allowed, key=lambda slot: latency(on, slot, q))
 
 
-def _annealed(on: Workload, options: Options, slot: Ints, end: float) -> Ints:
-    """A better split, by annealing one again and again."""
+def _annealed(on: Workload, options: Options, slot: Ints, bound: float, end: float) -> Ints:
+    """A better split, by annealing one again and again; not one that is as good as the bound."""
     q, of = options.subgraphs, by_color(on)
     order = of[on.order][np.sort(np.unique(of[on.order], return_index=True)[1])]
     laid, found = course(on, of, order[_matters(on, of)[order]], q), [slot]
     for k in range(ROUNDS):
-        if time.monotonic() > end:
+        if time.monotonic() > end or latency(on, _best(on, found, q), q) <= bound * (1 + 1e-9):
             break
         options.watch(k, ROUNDS, "annealings")
         start = slot if k < ROUNDS // 2 else _best(on, found, q)

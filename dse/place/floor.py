@@ -31,7 +31,7 @@ def floor(on: Workload, slots: int, due: float) -> float:
         whole = _kept(on, label == part)
         before: set[int] = set()
         for most in BESIDE:
-            keep = _beside(whole) <= most
+            keep = beside(whole) <= most
             begin = time.monotonic()
             if keep.any() and int(keep.sum()) not in before:
                 before.add(int(keep.sum()))
@@ -72,7 +72,7 @@ def _kept(on: Workload, keep: NDArray[np.bool_]) -> Workload:
     return replace(on, **arrays, edge=new[edge].astype(np.int32).reshape(-1, 2))
 
 
-def _beside(on: Workload) -> Ints:
+def beside(on: Workload) -> Ints:
     """(n,) with how many nodes of the path with most work and transfers each one is not in order."""
     ends, came = _longest(on, _least(on) + on.cost + 1e-9)
     path = [int(np.argmax(ends))]

@@ -29,6 +29,10 @@ UNITS = 2_000_000
 """In so many parts the best known period is divided: what the bound loses to rounding is less than a part a term."""
 ANNEALINGS, STEPS = 6, 20_000
 """So often a split is annealed, with so many steps a group."""
+HEATS = (0.003, 0.001, 0.0003)
+"""Temperatures at which annealings start, in turn."""
+POLISH, POLISHINGS, EACH_S = 0.3, 40, 4.0
+"""Which part of the time left has the program for a few devices; how often it is solved, and for how long."""
 SHARES = (0.35, 1.0)
 """Of the time left: how much the first solver has, and the second."""
 
@@ -38,6 +42,7 @@ def ip(on: Workload, options: Options) -> Placed:
     check(on, options, contiguous=False)
     end = time.monotonic() + (USUAL_S if options.limit_s is None else options.limit_s)
     best = _annealed(on, options, _first(on, options), end)
+    best = _polished(on, options, best, time.monotonic() + POLISH * (end - time.monotonic()))
     bound = 0.0
     for solver, share in zip((cp_sat, highs), SHARES, strict=True):
         best, proven, over = _solved(on, options, best, solver, share * (end - time.monotonic()))
@@ -80,13 +85,14 @@ def _annealed(on: Workload, options: Options, device: Ints, end: float) -> Ints:
     groups = grouped(on, of)
     at = np.empty(len(groups), np.int32)
     at[of] = device
-    begin, laid, found = time.monotonic(), board(on, groups), [at]
+    begin, laid, found, best = time.monotonic(), board(on, groups), [at], at
     for k in range(ANNEALINGS):
         if time.monotonic() - begin > 0.2 * (end - begin):
             break
         options.watch(k, ANNEALINGS, "annealings")
-        found.append(anneal(laid, found[-1 if k % 2 else 0], options.seed + k, STEPS * len(groups)))
-    return min((f[of] for f in found), key=lambda d: split.period(on, d))
+        found.append(anneal(laid, best, options.seed + k, STEPS * len(groups), HEATS[k % len(HEATS)]))
+        best = min(best, found[-1], key=lambda f: split.period(on, f[of]))
+    return best[of]
 
 
 def _together(on: Workload, options: Options, under: float) -> Groups:
@@ -125,6 +131,32 @@ def _may_part(on: Workload, options: Options, groups: Groups, net: int, reader: 
     )
 
 
+def _polished(on: Workload, options: Options, best: Ints, end: float) -> Ints:
+    """A better split, by the program for a few devices at a time: the one with most to do, and others at random."""
+    groups, rng = grouped(on, by_color(on)), np.random.default_rng(options.seed)
+    first = split.period(on, best, options.mode)
+    if first <= 0 or on.devices < 3:
+        return best
+    model = Model(on, options.mode, groups, UNITS / first)
+    for _ in range(POLISHINGS):
+        limit = min(EACH_S, end - time.monotonic())
+        if limit < 0.5:
+            break
+        loads = split.load(on, best).of(options.mode)
+        most = int(np.argmax(loads))
+        free = np.array([most, *rng.choice(np.delete(np.arange(on.devices), most), 2, replace=False)])
+        at = np.empty(len(groups), np.int32)
+        at[groups.of] = best
+        answer = cp_sat(model.only(at, free, model.whole(loads.max()) - 1), limit)
+        if answer.columns is not None:
+            found = model.split_of(answer.columns)[groups.of]
+            if not split.faults(on, found) and split.period(on, found, options.mode) < loads.max():
+                best = found
+        elif answer.stopped:
+            break
+    return best
+
+
 def _solved(
     on: Workload, options: Options, best: Ints, solver: Callable[..., Solved], limit: float
 ) -> tuple[Ints, float, bool]:
@@ -159,7 +191,8 @@ class Model:
         for d in range(on.devices):
             self._load(d, mode)
 
-    def _whole(self, time: float) -> int:
+    def whole(self, time: float) -> int:
+        """A time in the program's units."""
         return math.floor(time * self.scale)
 
     def _held(self, v: int, d: int) -> int:
@@ -189,17 +222,31 @@ class Model:
         accelerated = d < self.on.accelerators
         times = self.groups.acc if accelerated else self.groups.cpu
         can = [v for v in range(len(times)) if self.program.hi[self.held[v, d]]]
-        parts = [[(int(self.held[v, d]), self._whole(times[v])) for v in can]]
+        parts = [[(int(self.held[v, d]), self.whole(times[v])) for v in can]]
         if accelerated:
             for way in range(2):
                 nets = range(len(self.groups.source))
-                parts.append([(int(self.moves[d, net, way]), self._whole(self.groups.cost[net])) for net in nets])
+                parts.append([(int(self.moves[d, net, way]), self.whole(self.groups.cost[net])) for net in nets])
         if mode == split.SUM:
             parts = [list(chain(*parts))]
         elif mode == split.OVERLAP:
             parts = [parts[0], list(chain(*parts[1:]))]
         for terms in parts:
             self.program.row([(self.largest, -1), *terms], None, 0)
+
+    def only(self, at: Ints, free: Ints, under: int) -> Program:
+        """The program where groups on other devices than the free ones stay where they are."""
+        lo, hi = list(self.program.lo), list(self.program.hi)
+        moves, others = np.isin(at, free), np.setdiff1d(np.arange(self.on.devices), free)
+        for v, d in enumerate(at.tolist()):
+            if moves[v]:
+                for other in others:
+                    hi[self.held[v, other]] = 0
+            else:
+                for other in range(self.on.devices):
+                    lo[self.held[v, other]] = hi[self.held[v, other]] = int(other == d)
+        hi[self.largest] = under
+        return replace(self.program, lo=lo, hi=hi)
 
     def columns_of(self, at: Ints) -> Whole:
         """Values of columns for a split of the groups."""
