@@ -21,8 +21,9 @@ from runtime.errors import CleaveError
 
 USUAL_S = 120.0
 ALL = 1_000_000
-ASIDE = (40, ALL, 24)
-"""Nodes that run beside more than so many of the longest path are on CPUs while the rest is split."""
+"""Of the longest path's nodes: more than there are."""
+HEATS = (0.01, 0.001)
+"""Temperatures at which annealings start, in turn."""
 ROUNDS, STEPS = 8, 4_000
 """So often a split is annealed, with so many steps a group."""
 
@@ -32,12 +33,15 @@ def series(on: Workload, options: Options) -> Placed:
     end = _end(on, options)
     found = [_some(on, options)]
     bound = longest(on)
-    for chain, most, share in ((True, ALL, 0.2), *((False, most, 0.5) for most in ASIDE)):
-        options.watch(len(found), len(ASIDE) + 2, "ideals")
+    for most, share in ((40, 0.3), (ALL, 0.6), (24, 0.3)):
+        options.watch(len(found), 4, "ideals")
         due = time.monotonic() + share * (end - time.monotonic())
-        found += [slot for slot in [_by_ideals(on, options, chain, due, most)] if slot is not None]
-        if not chain and most == ALL:
+        found += [slot for slot in [_by_ideals(on, options, False, due, most)] if slot is not None]
+        if most == ALL:
             bound = floor(on, slots(on, options.subgraphs), end - 0.3 * (end - time.monotonic()))
+    if len(found) == 1:
+        due = time.monotonic() + 0.5 * (end - time.monotonic())
+        found += [slot for slot in [_by_ideals(on, options, True, due)] if slot is not None]
     best = _annealed(on, options, _best(on, found, options.subgraphs), bound, end)
     return _judged(on, options, best, bound)
 
@@ -173,5 +177,5 @@ def _annealed(on: Workload, options: Options, slot: Ints, bound: float, end: flo
             break
         options.watch(k, ROUNDS, "annealings")
         start = slot if k < ROUNDS // 2 else _best(on, found, q)
-        found.append(improve(laid, start, options.seed + k, STEPS * len(order)))
+        found.append(improve(laid, start, options.seed + k, STEPS * len(order), HEATS[k % 2]))
     return _best(on, found, q)

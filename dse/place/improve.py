@@ -11,8 +11,8 @@ from dse.place.workload import Floats, Workload
 from model.arrays import Ints
 from model.compiled import released
 
-HOT, COLD = 0.01, 0.00003
-"""Temperatures at first and at last: by which part of the latency a worse split may be worse."""
+COLD = 0.003
+"""What is left of the temperature at last. Temperatures are the part of the latency by which a split may be worse."""
 
 
 class Course(NamedTuple):
@@ -51,11 +51,11 @@ def course(on: Workload, of: Ints, order: Ints, q: int) -> Course:
     )  # fmt: skip
 
 
-def improve(on: Course, slot: Ints, seed: int, steps: int) -> Ints:
+def improve(on: Course, slot: Ints, seed: int, steps: int, hot: float) -> Ints:
     """The best split found from one that is allowed. slot: (n,), ``on.slots`` for CPUs"""
     best = slot.astype(np.int32).copy()
     if len(on.order) and on.slots:
-        _improve(on, best, seed, steps)
+        _improve(on, best, seed, steps, hot)
     return best
 
 
@@ -177,7 +177,7 @@ def _slot_near(on, v, slot):  # type: ignore[no-untyped-def]
 
 
 @released
-def _improve(on, best, seed, steps):  # type: ignore[no-untyped-def]
+def _improve(on, best, seed, steps, hot):  # type: ignore[no-untyped-def]
     np.random.seed(seed)
     g, n = len(best), len(on.order)
     unit_first, member = np.zeros(on.slots + 1, np.int32), np.zeros(g, np.int32)
@@ -186,7 +186,7 @@ def _improve(on, best, seed, steps):  # type: ignore[no-untyped-def]
     slot, saved = best.copy(), best.copy()
     now = lowest = time_of(on, slot, unit_first, member, wait, ends, queue, held, mark)
     for step in range(steps if now > 0 else 0):
-        heat = HOT * (COLD / HOT) ** (step / steps)
+        heat = hot * COLD ** (step / steps)
         at = np.random.randint(n)
         v = on.order[at]
         was, kind = slot[on.member[on.first[v]]], np.random.randint(6)
