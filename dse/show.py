@@ -163,6 +163,9 @@ def _proven(objective: str, known: Proven) -> str:
     best = f"best {objective.split('_')[0]} {shown(objective, known.value)}"
     if known.gap is None:
         return f"{best}; nothing is known about what could be reached"
+    if known.value < known.bound:
+        least = shown(objective, known.bound)
+        return f"{best} while the pipeline fills; in a long stream no mapping takes less than {least}"
     gap = f"{known.gap:.0%}" if known.gap > 0.1 else f"{100 * known.gap:.2g}%"
     return f"{best}, at most {gap} above what any mapping of this kind could reach"
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from dse.chromosomes import KINDS
 from dse.evaluation import ANALYTICAL, OBJECTIVES, SIMULATOR, evaluate
 from dse.place.cnn.bounds import Proven, bounds
+from dse.show import _proven
 from runtime.bench import FRAMES
 from tests.dse.place.cnn.drawn import drawn, genes
 from tests.tiny_cnn import examples
@@ -46,3 +47,9 @@ def test_a_gap_is_a_part_of_the_bound_and_never_below_nothing() -> None:
     assert Proven(1.5, 1.0).gap == pytest.approx(0.5)
     assert Proven(0.99, 1.0).gap == 0.0
     assert Proven(1.0, 0.0).gap is None
+
+
+def test_a_period_of_a_short_stream_below_the_bound_is_told_as_such() -> None:
+    assert "at most 50% above" in _proven("period_s", Proven(1.5e-3, 1e-3))
+    assert "in a long stream no mapping takes less than 1 ms" in _proven("period_s", Proven(0.99e-3, 1e-3))
+    assert "nothing is known" in _proven("period_s", Proven(1.0, 0.0))
