@@ -10,6 +10,7 @@ from rich.console import Console
 
 from dse import show
 from dse.place import split
+from dse.place.methods import PERIOD
 from dse.place.placed import Options, Placed
 from dse.place.workload import Workload
 
@@ -62,7 +63,7 @@ def body(look: Look) -> dict[str, Any]:
         "value": found.value,
         "bound": found.bound,
         "optimal": found.optimal,
-        "contiguous": split.contiguous(on, found.device),
+        "contiguous": _contiguous(look),
         "time_s": look.seconds,
         "ideals": found.ideals,
         "note": found.note,
@@ -77,9 +78,9 @@ def body(look: Look) -> dict[str, Any]:
 def placed(console: Console, look: Look) -> None:
     """For a person: what it is worth, and the devices that have something."""
     on, found = look.on, look.found
-    kind = "contiguous" if split.contiguous(on, found.device) else "not contiguous"
+    kind = {None: "", True: "contiguous, ", False: "not contiguous, "}[_contiguous(look)]
     show.line(console, f"{on.name}: {(on.ids >= 0).sum()} nodes, {on.accelerators} accelerators, {on.cpus} CPUs")
-    show.line(console, f"{look.objective} {found.value:.6g} ms, {kind}, {_known(found)}")
+    show.line(console, f"{look.objective} {found.value:.6g} ms, {kind}{_known(found)}")
     if found.note:
         show.line(console, found.note)
     ideals = "" if found.ideals is None else f", {found.ideals:,} ideals"
@@ -89,6 +90,11 @@ def placed(console: Console, look: Look) -> None:
     console.print(show.table(headers, [_row(row) for row in used[:MOST_DEVICES]]))
     if len(used) > MOST_DEVICES:
         show.line(console, f"and {len(used) - MOST_DEVICES} more devices (--json has them all)")
+
+
+def _contiguous(look: Look) -> bool | None:
+    """None for latency, where what is on CPUs is on the first: each node may have one of its own."""
+    return split.contiguous(look.on, look.found.device) if look.objective == PERIOD else None
 
 
 def _known(found: Placed) -> str:
