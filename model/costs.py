@@ -39,7 +39,7 @@ class CostArrays(NamedTuple):
                    by which what it computes takes longer
     gap: (D,) seconds of a device's link for a message
     memory: (D, 5) resident bytes a byte of activations and of buffers, bytes of a rank and of each of its segments,
-            and, while sessions are opened, a byte of the weights of the layer that has most
+            and, while it is opened, a byte of the weights of the segment that has most
     communication_w: (D,); pool: (D,); capacity: (P,) bytes, inf where not stated
     """
 

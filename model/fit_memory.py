@@ -20,8 +20,8 @@ of one network on one device have the same weights and activations again and aga
 network takes; what they leave open stays near this."""
 ACTIVATIONS, BUFFERS, SESSION, FIRST, LARGEST = "activations", "buffers", "session", "first session", "largest"
 OTHERS = {ACTIVATIONS: (1.0, 0.5), BUFFERS: (1.0, 0.25), SESSION: (0.2, 0.5), FIRST: (10.0, 10.0), LARGEST: (0.5, 0.5)}
-"""The same of all else: MB of each session, and of the first; bytes a byte of the weights of the largest layer, which
-are there twice while its session is opened."""
+"""The same of all else: MB of each session, and of the first; bytes a byte of the weights of the largest segment,
+which are there twice while its session is opened."""
 RELATIVE = 0.005
 """Standard error of a rank's memory."""
 

@@ -1,35 +1,41 @@
-"""Weights that devices hold, by kind of layer: what their memory is made of."""
+"""Weights that a rank holds, by kind of layer and by segment: what its memory is made of."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from model import coefficients, costs
+from model.arrays import arrays
 from model.graph import Graph
-from model.priced import Priced
+from model.mapping import extent
+from model.samples import PartOf
 
 
 @dataclass(frozen=True)
 class Held:
-    """Bytes of weights on a device. by_kind: of layers; largest_bytes: of the shard that has most"""
+    """Bytes of weights on a device. by_kind: of layers; largest_bytes: of the segment that has most"""
 
     by_kind: dict[str, float]
     largest_bytes: float
 
 
-def held_weights(graph: Graph, found: Priced) -> list[Held]:
-    """Of each device, by the account of ``model.spending``, which coefficients have no part in."""
-    cut, kept = costs.weights(graph, found.g)
-    s = found.shards
-    by_kind: list[dict[str, float]] = [{} for _ in found.account]
-    largest = [0.0] * len(by_kind)
-    for layer in graph.layers:
-        task, kind = found.g.n_inputs + layer.index, coefficients.kind(graph, layer)
-        for shard in range(s.ptr[task], s.ptr[task + 1]):
-            split, device = s.kind[task], s.device[shard]
-            share = (s.stop[shard] - s.start[shard]) / found.g.size[task, split]
-            size = float(cut[task, split] * share + kept[task, split])
-            if size:
-                by_kind[device][kind] = by_kind[device].get(kind, 0.0) + size
-                largest[device] = max(largest[device], size)
-    return [Held(each, most) for each, most in zip(by_kind, largest, strict=True)]
+class Weights:
+    """The weights of a graph, as ``model.spending`` has them; coefficients have no part in it."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph, g = graph, arrays(graph)
+        self._cut, self._kept = (table[g.n_inputs :] for table in costs.weights(graph, g))
+
+    def held(self, segments: Sequence[Sequence[PartOf]]) -> Held:
+        """Of the segments of one rank."""
+        by_kind: dict[str, float] = {}
+        for part in (part for parts in segments for part in parts):
+            kind = coefficients.kind(self.graph, self.graph.layers[part.layer])
+            by_kind[kind] = by_kind.get(kind, 0.0) + self._of(part)
+        largest = max((sum(map(self._of, parts)) for parts in segments), default=0.0)
+        return Held({kind: size for kind, size in by_kind.items() if size}, largest)
+
+    def _of(self, part: PartOf) -> float:
+        share = (part.stop - part.start) / extent(self.graph, self.graph.layers[part.layer], part.axis)
+        return float(self._cut[part.layer, part.axis] * share + self._kept[part.layer, part.axis])

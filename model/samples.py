@@ -83,7 +83,7 @@ class Footing:
     peak_bytes, memory: resident, as the rank itself says
     processor_s:   processor time of a frame, mean
     weights_of:    of ``weights_bytes`` those of each kind of layer; empty: unknown
-    largest_bytes: weights of the part that has most
+    largest_bytes: weights of the segment that has most
     """
 
     device: str

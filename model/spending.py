@@ -17,7 +17,7 @@ from model.costs import GAIN, HOLD, JOIN, SPLIT, WATTS, WHOLE, CostArrays, Float
 from model.lowering import Messages, Room, Shards, alone
 
 COMPUTE, COMMUNICATE, WAIT, ENERGY, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY, LARGEST = range(9)
-"""Columns of an account: seconds, seconds, seconds, joules, then bytes; LARGEST: weights of the shard that has most."""
+"""Columns of an account: seconds, seconds, seconds, joules, bytes; LARGEST: weights of the segment that has most."""
 COLUMNS = 9
 
 
@@ -29,8 +29,8 @@ class Ledger(NamedTuple):
     start, stop: (S,) of a shard; depart, arrive: (M,) of a message
     account: (D, COLUMNS) what each device spends, see the column names
     segments: (D,) how many
-    alive: (D,) bytes held; since: (D,) shard that the open segment began with, -1: there is none; spent: (D,) seconds
-           in it so far (scratch)
+    alive: (D,) bytes held; since: (D,) shard that the open segment began with, -1: there is none; spent, opened: (D,)
+           seconds and bytes of weights in it so far (scratch)
     """
 
     seconds: Floats
@@ -46,6 +46,7 @@ class Ledger(NamedTuple):
     alive: Floats
     since: Ints
     spent: Floats
+    opened: Floats
 
 
 @allocating()
@@ -65,6 +66,7 @@ def ledger(r: Room) -> Ledger:
         np.zeros(r.devices, i),
         np.zeros(r.devices),
         np.zeros(r.devices, i),
+        np.zeros(r.devices),
         np.zeros(r.devices),
     )
 
@@ -98,7 +100,7 @@ def _enter(s: Shards, m: Messages, out: Ledger, shard: int) -> None:
     out.begins[ix(shard)] = begins
     if begins:
         out.segments[device] += 1
-        out.since[device], out.spent[device] = shard, 0.0
+        out.since[device], out.spent[device], out.opened[device] = shard, 0.0, 0.0
 
 
 @inlined
@@ -166,7 +168,8 @@ def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, s
     weights = c.cut_bytes[task, kind] * share + c.kept_bytes[task, kind]
     a[WEIGHTS] += weights
     a[MEMORY] += weights * c.work[task, device, HOLD]
-    a[LARGEST] = max(a[LARGEST], weights)
+    out.opened[device] += weights
+    a[LARGEST] = max(a[LARGEST], out.opened[device])
     alive = out.alive[device]
     for tensor in range(g.tensor_ptr[task], g.tensor_ptr[task + 1]):
         alive += g.tensor_bytes[ix(tensor)] * _made(kind, share)

@@ -21,7 +21,7 @@ from dse.calibrate.links import LinkBundle, read
 from dse.inputs import Cnn
 from dse.ready import Place
 from model.graph import Graph, Tensor
-from model.held_weights import held_weights
+from model.held_weights import Weights
 from model.link_costs import LinkSample
 from model.platform import Platform
 from model.priced import Priced, priced
@@ -136,7 +136,7 @@ def samples(graph: Graph, plan: Plan, trace: Trace) -> tuple[Sample, ...]:
             kind=SEGMENT,
             device=rank.device,
             network=graph.name,
-            parts=tuple(PartOf(graph.by_name[p.layer].index, p.axis, p.start, p.stop) for p in each.parts),
+            parts=_parts(graph, each),
             times_s=tuple(times[rank.rank, each.file]),
         )
         for rank in plan.ranks
@@ -145,12 +145,17 @@ def samples(graph: Graph, plan: Plan, trace: Trace) -> tuple[Sample, ...]:
     )
 
 
+def _parts(graph: Graph, run: plans.Run) -> tuple[PartOf, ...]:
+    return tuple(PartOf(graph.by_name[p.layer].index, p.axis, p.start, p.stop) for p in run.parts)
+
+
 def footings(subject: Subject, design: Design, plan: Plan, trace: Trace) -> tuple[Footing, ...]:
     """What each rank held and took."""
     platform, found = _priced(subject, design)
     accounts = {row["device"]: row for row in found.devices(platform)}
-    weights = held_weights(subject.cnn.graph, found)
-    held = {device.name: each for device, each in zip(platform.devices, weights, strict=True)}
+    graph = subject.cnn.graph
+    weights = Weights(graph)
+    held = {rank.device: weights.held([_parts(graph, run) for run in rank.runs]) for rank in plan.ranks}
     return tuple(
         Footing(
             device=rank.device,

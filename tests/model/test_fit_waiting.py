@@ -16,19 +16,20 @@ from model.coefficients import Coefficients, UnitCost
 from model.fit_memory import fit_memory
 from model.fit_waiting import Waiting, fit_waiting
 from model.graph import Graph
-from model.held_weights import held_weights
+from model.held_weights import Weights
 from model.link_fit import fit as fit_links
 from model.load import load
 from model.mapping import Mapping, extent
+from model.planning import plan
 from model.platform import Platform
 from model.priced import priced
 from model.samples import Arrival, Footing, PartOf, Run, Sample
 from model.segment_time import Clock, Network
 from model.simulated import simulated
-from model.spending import COMPUTE
+from model.spending import COMPUTE, LARGEST
 from runtime.trace import Memory
 from tests.model.test_link_fit import TYPES, Truth
-from tests.tiny_cnn import graph_of, six_layers
+from tests.tiny_cnn import graph_of, random_mapping, six_layers
 
 NAMES = [*TYPES][:2]
 KNOWN = Waiting(late_s=40e-6, late_s_per_byte=20e-12, wake_s=15e-6, wake_s_per_byte=50e-12)
@@ -133,10 +134,17 @@ def test_weights_count_as_their_kernels_keep_them_and_the_largest_once_more() ->
     assert json.loads(Coefficients("x", True, "", {"cpu": unit}).to_json())["units"]["cpu"]["memory_kinds"]
 
 
-def test_weights_by_kind_are_all_weights_of_a_device(graph: Graph) -> None:
+def test_weights_are_those_of_the_account_and_of_the_plan(graph: Graph) -> None:
     platform = Platform.parse("\n".join(f"h{i}, slots=0" for i in range(3)), "three")
     draw = random.Random(2)
-    price = priced(graph, platform, Mapping.whole(graph, [draw.randrange(3) for _ in graph.layers]))
-    for row, held in zip(price.devices(platform), held_weights(graph, price), strict=True):
-        assert sum(held.by_kind.values()) == pytest.approx(row["weights_bytes"])
-        assert 0 < held.largest_bytes <= row["weights_bytes"]
+    for _ in range(5):
+        mapping = random_mapping(draw, graph, 3)
+        price, made = priced(graph, platform, mapping), plan(graph, platform, mapping).plan
+        rows = {row["device"]: row for row in price.devices(platform)}
+        for each in made.ranks:
+            segments = [
+                [PartOf(graph.by_name[p.layer].index, p.axis, p.start, p.stop) for p in run.parts] for run in each.runs
+            ]
+            held, device = Weights(graph).held(segments), platform.index(each.device)
+            assert sum(held.by_kind.values()) == pytest.approx(rows[each.device]["weights_bytes"])
+            assert held.largest_bytes == pytest.approx(price.account[device, LARGEST])
