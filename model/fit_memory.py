@@ -38,6 +38,7 @@ def fit_memory(ranks: Sequence[Footing], unit: UnitCost) -> tuple[UnitCost, floa
     base = float(np.median([rank.memory.base_bytes for rank in ranks if rank.memory]))
     held, peaks = [_held(rank) for rank in ranks], np.array([_peak(rank) for rank in ranks])
     x = _solved(held, peaks - base, RELATIVE * peaks)
+    predicted = base + np.array([sum(x[name] * size for name, size in each.items()) for each in held])
     fitted = replace(
         unit,
         memory_bias_bytes=base + x.pop(FIRST) * MB,
@@ -48,8 +49,7 @@ def fit_memory(ranks: Sequence[Footing], unit: UnitCost) -> tuple[UnitCost, floa
         memory_weights=x.pop("", LIKELY),
         memory_kinds=x,
     )
-    predicted = [fitted.memory_bias_bytes + _said(rank, fitted) for rank in ranks]
-    return fitted, relative_error(np.array(predicted), peaks)
+    return fitted, relative_error(predicted, peaks)
 
 
 def _solved(held: Sequence[Mapping[str, float]], rest: Floats, sigma: Floats) -> dict[str, float]:
@@ -65,25 +65,13 @@ def _solved(held: Sequence[Mapping[str, float]], rest: Floats, sigma: Floats) ->
 def _held(rank: Footing) -> dict[str, float]:
     """Bytes, of weights by kind of layer (``""``: of any); then MB of each session, and of the first."""
     return {
-        **_weights(rank),
+        **(rank.weights_of or {"": rank.weights_bytes}),
         ACTIVATIONS: rank.activations_bytes,
         BUFFERS: rank.buffers_bytes,
         SESSION: rank.segments * MB,
         FIRST: min(rank.segments, 1) * MB,
         LARGEST: rank.largest_bytes,
     }
-
-
-def _said(rank: Footing, unit: UnitCost) -> float:
-    """Bytes besides those that any rank has, by the coefficients."""
-    weights = (unit.memory_kinds.get(kind, unit.memory_weights) * size for kind, size in _weights(rank).items())
-    others = rank.activations_bytes * unit.memory_activations + rank.buffers_bytes * unit.memory_buffers
-    opened = rank.segments * unit.memory_segment_bytes + rank.largest_bytes * unit.memory_largest
-    return sum(weights) + others + opened
-
-
-def _weights(rank: Footing) -> dict[str, float]:
-    return rank.weights_of or {"": rank.weights_bytes}
 
 
 def _peak(rank: Footing) -> float:

@@ -72,9 +72,9 @@ def together(graph: Graph, devices: Sequence[int], seed: int) -> Iterator[Design
 
     What messages cost a rank is seen here, besides what they cost alone: it notices them late, and its caches are cold.
     """
-    for switches in SWITCHES:
+    for switches in dict.fromkeys(min(often, len(graph.layers) - 1) for often in SWITCHES):
         draw = random.Random(f"{graph.name}/{seed}/{switches}")
-        borders = set(draw.sample(range(1, len(graph.layers)), min(switches, len(graph.layers) - 1)))
+        borders = set(draw.sample(range(1, len(graph.layers)), switches))
         on, row = devices[0], []
         for layer in graph.layers:
             if layer.index in borders:
