@@ -17,6 +17,9 @@ CONTROLLERS = ("cpu", "memory")
 PERIOD_US = 10_000
 """A quota that is given out every 10 ms: repeated runs are alike then; with 100 ms or 5 ms they are not."""
 
+FIRST = {1: ("cpu.shares", "262144"), 2: ("cpu.weight", "10000")}
+"""The largest weights: hosts, which have their quotas, come before whatever else the machine has to do."""
+
 Write = tuple[Path, str]
 """A file and what to write into it."""
 
@@ -89,7 +92,7 @@ def to_switch_on(hierarchy: Hierarchy) -> tuple[str, ...]:
 def groups(hierarchy: Hierarchy, testbed: Testbed) -> list[tuple[Path, list[Write]]]:
     """The groups of one hierarchy in the order in which they are made, each with what is then written."""
     parents = [hierarchy.root / TAG, hierarchy.testbed(testbed.name)]
-    made = [(parent, _pass_on(hierarchy, parent)) for parent in parents]
+    made = [(parent, _pass_on(hierarchy, parent) + _first(hierarchy, parent)) for parent in parents]
     made.append((hierarchy.group(testbed, SWITCH), []))
     for host in testbed.hosts:
         made.append((hierarchy.group(testbed, host.name), limits(hierarchy, hierarchy.group(testbed, host.name), host)))
@@ -121,6 +124,11 @@ def _pass_on(hierarchy: Hierarchy, group: Path) -> list[Write]:
     if hierarchy.version == 1:
         return []
     return [(group / "cgroup.subtree_control", " ".join(f"+{c}" for c in hierarchy.controllers))]
+
+
+def _first(hierarchy: Hierarchy, group: Path) -> list[Write]:
+    file, weight = FIRST[hierarchy.version]
+    return [(group / file, weight)] if "cpu" in hierarchy.controllers else []
 
 
 def _is_occupied(hierarchy: Hierarchy) -> bool:

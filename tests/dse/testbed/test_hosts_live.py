@@ -14,8 +14,8 @@ from tests.command import done
 
 pytestmark = pytest.mark.cluster
 
-TRIES = 4
-"""A machine that has other things to do gives a host less than its limit allows, so the best of some runs counts."""
+TRIES = 8
+"""Another testbed that stands at the same time takes what this one should have, so the best of some runs counts."""
 
 BUSY = """
 import time

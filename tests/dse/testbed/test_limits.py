@@ -83,6 +83,8 @@ def test_groups_are_made_from_the_outside_in_and_version_2_passes_controllers_on
     made = {str(file.relative_to(tmp_path)): file.read_text() for file in tmp_path.rglob("cleave-testbed/**/*.*")}
     assert made == {
         "cleave-testbed/cgroup.subtree_control": "+cpu +memory",
+        "cleave-testbed/cpu.weight": "10000",
+        "cleave-testbed/box/cpu.weight": "10000",
         "cleave-testbed/box/cgroup.subtree_control": "+cpu +memory",
         "cleave-testbed/box/host-slow/cpu.max": "1125 10000",
         "cleave-testbed/box/host-slow/memory.max": "500000000",
