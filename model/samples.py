@@ -72,6 +72,10 @@ class Sample:
         """Seconds of a frame."""
         return steady_s(self.times_s)
 
+    def scaled(self, factor: float) -> Sample:
+        """All frames take so many times as long."""
+        return replace(self, times_s=tuple(time_s * factor for time_s in self.times_s))
+
 
 @dataclass(frozen=True)
 class Footing:
@@ -84,6 +88,7 @@ class Footing:
     processor_s:   processor time of a frame, mean
     weights_of:    of ``weights_bytes`` those of each kind of layer; empty: unknown
     largest_bytes: weights of the segment that has most
+    yardstick_s: how fast its processor was, by ``runtime.yardstick``; None: unknown
     """
 
     device: str
@@ -97,6 +102,7 @@ class Footing:
     processor_s: float
     weights_of: dict[str, float] = field(default_factory=dict)
     largest_bytes: float = 0.0
+    yardstick_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -166,10 +172,6 @@ class Run:
         shape = [quantile_s(s.times_s, UNDISTURBED) for s in self.samples]
         together = steady_s([sum(frame) for frame in zip(*(s.times_s for s in self.samples), strict=True)])
         stretch = together / max(sum(shape), LEAST_S)
-        return tuple(_scaled(s, time_s * stretch) for s, time_s in zip(self.samples, shape, strict=True))
-
-
-def _scaled(sample: Sample, time_s: float) -> Sample:
-    """A sample whose frames take so long."""
-    factor = time_s / max(sample.time_s, LEAST_S)
-    return replace(sample, times_s=tuple(each_s * factor for each_s in sample.times_s))
+        return tuple(
+            s.scaled(time_s * stretch / max(s.time_s, LEAST_S)) for s, time_s in zip(self.samples, shape, strict=True)
+        )

@@ -16,6 +16,7 @@ from runtime.options import Options
 from runtime.rank import Program, Rank, Record
 from runtime.report import Account, hand_in, usage
 from runtime.trace import INPUT
+from runtime.yardstick import yardstick_s
 
 
 def run_frames(program: Program, rank: Rank, options: Options) -> None:
@@ -28,7 +29,8 @@ def run_frames(program: Program, rank: Rank, options: Options) -> None:
     meter = Metering(rank.place.meter if options.report else None)
     frames: list[list[Record]] = []
     kept: dict[str, list[np.ndarray]] = {name: [] for name in rank.outputs}
-    first, busy_s = _compare(rank, options), 0.0
+    yardsticks, busy_s = _yardstick(options), 0.0
+    first = _compare(rank, options)
     with rank.shared.footprint.growing(memory.FRAMES):
         for index in range(-options.warmup, options.frames):
             lane = lanes[index % len(lanes)]
@@ -57,7 +59,8 @@ def run_frames(program: Program, rank: Rank, options: Options) -> None:
         rank.communicator.barrier()  # a host draws power until the last rank is done
     energy, last = meter.stop(options.frames), _compare(rank, options)
     clock = {other: Clock(exchange, last[other]) for other, exchange in first.items()}
-    hand_in(rank, options, Account(usage(rank, busy_s, energy), frames, kept), clock)
+    yardsticks += _yardstick(options)
+    hand_in(rank, options, Account(usage(rank, busy_s, energy, yardsticks), frames, kept), clock)
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,11 @@ def _compare(rank: Rank, options: Options) -> dict[int, Exchange]:
     """The clocks of the hosts, where anybody will look at times."""
     rank.shared.activity = "comparing clocks"
     return compare(rank.communicator) if options.report else {}
+
+
+def _yardstick(options: Options) -> list[float]:
+    """How fast the processor is, where anybody will look at times."""
+    return [yardstick_s()] if options.report else []
 
 
 def _meet(rank: Rank) -> None:

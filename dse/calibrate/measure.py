@@ -169,6 +169,7 @@ def footings(subject: Subject, design: Design, plan: Plan, trace: Trace) -> tupl
             processor_s=round(usage.processor_s / len(trace.frames), 9),
             weights_of=held[rank.device].by_kind,
             largest_bytes=held[rank.device].largest_bytes,
+            yardstick_s=usage.yardstick_s,
         )
         for rank, usage in zip(plan.ranks, trace.ranks, strict=True)
     )

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dse.calibrate.command import SAMPLES, Lab, Measured, Type
+from dse.calibrate.command import SAMPLES, Lab, Measured, Type, alike_devices
 from dse.calibrate.link_keys import host_keys, unit_fields
+from dse.calibrate.speeds import YARDSTICKS, usual_s
 from dse.provenance import PROVIDERS
 from model import coefficients, fitting, link_fit
 from model.coefficients import Coefficients, UnitCost
@@ -35,20 +36,19 @@ class Result:
     platform: str
 
 
-def result(lab: Lab, found: Measured) -> Result:
-    """Fit all that was measured."""
-    labels = {
-        lab.platform.devices[device].name: _label(type_.name, lab.platform.devices[device].unit)
-        for type_ in found.types
-        for board in type_.boards
-        for device in board.devices
-    }
+def result(lab: Lab, measured: Measured) -> Result:
+    """Fit all that was measured, as it would have been at the usual speed of the processors."""
+    alike = alike_devices(lab.platform, measured.types)
+    usual = usual_s([run for runs in measured.runs.values() for run in runs])
+    of_first = {alike[device]: time_s for device, time_s in usual.items()}
+    found = measured.as_usual({device: of_first[unit] for device, unit in alike.items() if unit in of_first})
+    labels = {device: _label(*unit) for device, unit in alike.items()}
     links = link_fit.fit(found.links, labels, lab.seed) if found.links else None
-    fits = {type_.name: _fitted(lab, type_, found, links) for type_ in found.types}
+    fits = {type_.name: _fitted(lab, type_, found, alike, links) for type_ in found.types}
     if links:
-        fits = _with_waiting(lab, found, fits, links, labels)
+        fits = _with_waiting(lab, found, fits, links, alike)
     reports = {device: report for of in fits.values() for device, (_, report) in of.items()}
-    sets = tuple(_set(lab, type_, found.runs[type_.name], fits[type_.name]) for type_ in found.types)
+    sets = tuple(_set(lab, type_, found.runs[type_.name], fits[type_.name], usual) for type_ in found.types)
     return Result(sets, reports, links, edited(lab.text, _changes(lab, found.types, links)))
 
 
@@ -67,15 +67,13 @@ Fits = dict[str, dict[str, tuple[UnitCost, Report]]]
 """Type → device → its coefficients and their report."""
 
 
-def _with_waiting(lab: Lab, found: Measured, fits: Fits, links: LinkCosts, labels: Mapping[str, str]) -> Fits:
+def _with_waiting(
+    lab: Lab, found: Measured, fits: Fits, links: LinkCosts, alike: Mapping[str, tuple[str, str]]
+) -> Fits:
     """What messages cost besides, as runs on several devices show it."""
-    alike = {lab.platform.devices[d].name: (type_, lab.platform.devices[d].unit) for type_ in found.types
-             for board in type_.boards for d in board.devices}  # fmt: skip
-    of_unit = {
-        (type_.name, lab.platform.devices[d].unit): fits[type_.name][lab.platform.devices[d].name][0]
-        for type_ in found.types for d in type_.devices
-    }  # fmt: skip
-    units = {name: of_unit[type_.name, unit] for name, (type_, unit) in alike.items()}
+    of_unit = {alike[name]: unit for of in fits.values() for name, (unit, _) in of.items()}
+    units = {device: of_unit[key] for device, key in alike.items()}
+    labels = {device: _label(*key) for device, key in alike.items()}
     networks = {cnn.graph.name: Network(cnn.graph) for cnn in lab.cnns}
     waiting = fit_waiting(found.together, networks, units, links, labels)
     return {
@@ -84,18 +82,18 @@ def _with_waiting(lab: Lab, found: Measured, fits: Fits, links: LinkCosts, label
     }
 
 
-def _fitted(lab: Lab, type_: Type, found: Measured, links: LinkCosts | None) -> dict[str, tuple[UnitCost, Report]]:
+def _fitted(
+    lab: Lab, type_: Type, found: Measured, alike: Mapping[str, tuple[str, str]], links: LinkCosts | None
+) -> dict[str, tuple[UnitCost, Report]]:
     """Device → its coefficients and their report."""
     graphs, fits = {cnn.graph.name: cnn.graph for cnn in lab.cnns}, {}
-    alike = {
-        lab.platform.devices[d].name: lab.platform.devices[d].unit for board in type_.boards for d in board.devices
-    }
     for device in (lab.platform.devices[index] for index in type_.devices):
+        key = (type_.name, device.unit)
         runs = [replace(run, samples=run.evened) for run in found.runs[type_.name] if run.device == device.name]
-        ranks = [rank for run in found.together for rank in run.ranks if alike.get(rank.device) == device.unit]
+        ranks = [rank for run in found.together for rank in run.ranks if alike.get(rank.device) == key]
         unit = coefficients.load(_declared(device.coefficients)).unit(device.unit)
         fit = fitting.fit(graphs, runs, replace(unit, threads=device.threads), others=ranks)
-        messages: dict[str, Any] = unit_fields(links, _label(type_.name, device.unit)) if links else {}
+        messages: dict[str, Any] = unit_fields(links, _label(*key)) if links else {}
         fits[device.name] = (replace(fit.unit, **messages), fit.report)
     return fits
 
@@ -105,17 +103,23 @@ def _declared(name: str) -> str:
     return str(coefficients.load(name).measured.get(DECLARED, name))
 
 
-def _set(lab: Lab, type_: Type, runs: Sequence[Run], fits: Mapping[str, tuple[UnitCost, Report]]) -> Coefficients:
+def _set(
+    lab: Lab,
+    type_: Type,
+    runs: Sequence[Run],
+    fits: Mapping[str, tuple[UnitCost, Report]],
+    usual: Mapping[str, float],
+) -> Coefficients:
     devices = [lab.platform.devices[device] for device in type_.devices]
-    alike = [lab.platform.devices[device].name for board in type_.boards for device in board.devices]
     dates = sorted(run.date for run in runs)
     measured: dict[str, Any] = {
         "date": [dates[0], dates[-1]],
         "hosts": sorted({run.host for run in runs}),
-        "devices": alike,
+        "devices": list(alike_devices(lab.platform, [type_])),
         "networks": {run.network: run.model for run in runs},
         "conditions": runs[0].conditions,
         PROVIDERS: {device.unit: device.provider for device in devices},
+        YARDSTICKS: {device.unit: usual[device.name] for device in devices if device.name in usual},
         "commands": sorted({run.command for run in runs}),
         "samples": SAMPLES,
         DECLARED: _declared(devices[0].coefficients),

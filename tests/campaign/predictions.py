@@ -9,7 +9,8 @@ and some layers split by channels) and from the front of a short search; each on
 Each becomes a bundle that ``dse bench`` runs, here or on hosts: what follows the options goes to ``dse deploy`` and
 ``dse bench`` (``--key``, ``--known-hosts``, ``--python``). Prints a line a mapping, then a table: for the analytical
 model, the simulator and the thesis' equations (Eq. 4.7 to 4.10, one coefficient a kind of layer) the mean relative
-error and Spearman's rank correlation, the thesis' own figures, and what misses most. ``--out`` also resumes.
+error and Spearman's rank correlation (and "as usual": what was measured, divided by how much slower processors were
+than in the calibration), the thesis' own figures, and what misses most. ``--out`` also resumes.
 ``--measured`` takes the measurements of an earlier call and predicts them anew, by another calibration, say one without
 the network itself: then ``--drawn-by`` is the platform that the mappings were drawn with (fronts depend on it).
 """
@@ -37,10 +38,12 @@ from scipy.stats import spearmanr
 
 from codegen import zoo
 from codegen.bundle import write_bundle
+from dse.calibrate.speeds import YARDSTICKS
 from dse.inputs import Cnn, read_cnn
 from dse.run import Coding, prepare
 from dse.search import Settings, search
 from model import boxes
+from model.coefficients import load
 from model.graph import Graph
 from model.mapping import Mapping, Shard
 from model.platform import Platform
@@ -59,13 +62,16 @@ THESIS = {
 """Mean error and Spearman of the thesis' tables 3 and 6: AlexNet, VGG-16, DenseNet-121."""
 OF = ("latency", "period", "memory", "busy")
 MODELS = ("simulated", "analytical", "thesis")
+AS_USUAL = "as usual"
+"""In place of a model: the simulator, where what was measured is divided by how much slower processors were."""
 WORST = 5
 
 
 @dataclass(frozen=True)
 class Row:
     """One mapping. Seconds and bytes, by model; busy: computing, of all ranks together; memory: the largest rank's,
-    without frames that only the measurement keeps."""
+    without frames that only the measurement keeps; slower: how many times as long processors took as in the
+    calibration, by ``runtime.yardstick``, each rank as much as it computes."""
 
     network: str
     way: str
@@ -87,6 +93,7 @@ class Row:
     measured_period: float
     measured_memory: float
     measured_busy: float
+    slower: float
     load: float
 
 
@@ -165,7 +172,7 @@ def row(drawing: Drawing, number: int, frames: int, access: list[str], platform:
     way, mapping = drawing.mapping(number)
     found = simulated(cnn.graph, platform, mapping, WARMUP + frames, WARMUP)
     said = [found.price, found.analytical, thesis(cnn.graph, platform, mapping)]
-    load = os.getloadavg()[0]
+    load_1 = os.getloadavg()[0]
     if known:
         names = [f"{model}_{of}" for model in MODELS for of in OF]
         return replace(known, **dict(zip(names, [x for price in said for x in _figures(price)], strict=True)))
@@ -174,7 +181,18 @@ def row(drawing: Drawing, number: int, frames: int, access: list[str], platform:
     busy = sum(rank["compute_s"] for rank in body["ranks"])
     figures = [x for price in said for x in _figures(price)]
     seen = [body["median_s"], body["period_s"], peak, busy]
-    return Row(cnn.graph.name, way, number, len(body["ranks"]), *figures, *seen, load)
+    return Row(
+        cnn.graph.name, way, number, len(body["ranks"]), *figures, *seen, slower(platform, body["ranks"]), load_1
+    )
+
+
+def slower(platform: Platform, ranks: list[dict[str, Any]]) -> float:
+    """How many times as long processors took as usually; nan where it is not known."""
+    usual = {d.name: load(d.coefficients).measured.get(YARDSTICKS, {}).get(d.unit) for d in platform.devices}
+    known = [(rank["yardstick_s"] / usual[rank["device"]], rank["compute_s"]) for rank in ranks
+             if rank["yardstick_s"] and usual[rank["device"]]]  # fmt: skip
+    ratios, weights = np.array(known).reshape(-1, 2).T
+    return float(np.average(ratios, weights=weights)) if known else float("nan")
 
 
 def _figures(price: Priced) -> list[float]:
@@ -190,7 +208,7 @@ def table(rows: list[Row]) -> Iterator[str]:
     groups = {name: [r for r in rows if r.network == name] for name in dict.fromkeys(r.network for r in rows)}
     groups |= {f"all, {way}": [r for r in rows if r.way == way] for way in WAYS}
     for name, mine in groups.items():
-        for model in MODELS if mine else ():
+        for model in (MODELS[0], AS_USUAL, *MODELS[1:]) if mine else ():
             yield f"{name:16} {len(mine):8}  {model:10} " + " ".join(_cell(mine, model, of) for of in OF)
     for k, name in enumerate(("AlexNet", "VGG-16", "DenseNet-121")):
         cells = " ".join(f"{THESIS[of][k][0]:14.0%} {THESIS[of][k][1]:8.2f}" if of in THESIS else " " * 23 for of in OF)
@@ -198,7 +216,9 @@ def table(rows: list[Row]) -> Iterator[str]:
 
 
 def _cell(rows: list[Row], model: str, of: str) -> str:
-    predicted, seen = column(rows, model, of), column(rows, "measured", of)
+    if model == AS_USUAL and of != "memory":
+        rows = [replace(r, **{f"measured_{of}": getattr(r, f"measured_{of}") / r.slower}) for r in rows]
+    predicted, seen = column(rows, MODELS[0] if model == AS_USUAL else model, of), column(rows, "measured", of)
     told = min(len(set(predicted)), len(set(seen))) > 1
     rank = float(spearmanr(predicted, seen).statistic) if len(rows) > 2 and told else float("nan")
     return f"{np.mean(np.abs(predicted / seen - 1)):14.1%} {rank:8.3f}"
@@ -215,7 +235,8 @@ def misses(rows: list[Row]) -> Iterator[str]:
         errors = column(rows, "simulated", of) / column(rows, "measured", of) - 1
         for k in np.argsort(-np.abs(errors))[:WORST]:
             r = rows[k]
-            yield f"  {of:8} {errors[k]:+7.1%}  {r.network} {r.way} {r.number}, {r.ranks} ranks, load {r.load:.1f}"
+            run = f"{r.network} {r.way} {r.number}, {r.ranks} ranks"
+            yield f"  {of:8} {errors[k]:+7.1%}  {run}, load {r.load:.1f}, processors {r.slower - 1:+.1%}"
 
 
 def draw_plot(rows: list[Row], file: Path) -> None:
@@ -303,7 +324,7 @@ def _line(r: Row) -> str:
     pairs = ((getattr(r, f"simulated_{of}"), getattr(r, f"measured_{of}")) for of in OF)
     said = "  ".join(f"{of} {p * k:8.1f} {m * k:8.1f} {u}" for (p, m), of, k, u in zip(
         pairs, OF, (1e3, 1e3, 1e-6, 1e3), ("ms", "ms", "MB", "ms"), strict=True))  # fmt: skip
-    return f"{r.network:12} {r.way:8} {r.number:3} {r.ranks} ranks  {said}  load {r.load:.1f}"
+    return f"{r.network:12} {r.way:8} {r.number:3} {r.ranks} ranks  {said}  slower {r.slower:.3f} load {r.load:.1f}"
 
 
 if __name__ == "__main__":

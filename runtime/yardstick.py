@@ -1,0 +1,28 @@
+"""How fast the processor is just now: what a small computation takes that is always the same.
+
+Clocks change with load and temperature, and on a rented machine with what others do beside it: by a tenth and more
+within minutes. A yardstick beside each measurement tells that apart from what was to be measured. It counts the time of
+its own thread, so that a limited share of a processor, or another program that takes turns, does not show.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+SIZE, TIMES, BURSTS = 8192, 100, 15
+"""Floats, which fit into the nearest cache; multiplications in a row; and how often: about 3 ms in all on a PC."""
+
+
+def yardstick_s() -> float:
+    """Seconds of one multiplication of so many floats, the median of some bursts."""
+    numbers = np.ones(SIZE, np.float32)
+    return sorted(_burst_s(numbers) for _ in range(BURSTS))[BURSTS // 2]
+
+
+def _burst_s(numbers: np.ndarray) -> float:
+    began = time.thread_time()
+    for _ in range(TIMES):
+        np.multiply(numbers, numbers, out=numbers)
+    return (time.thread_time() - began) / TIMES

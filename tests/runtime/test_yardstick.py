@@ -1,0 +1,26 @@
+"""The yardstick tells how fast a processor is, and nothing else."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from runtime.yardstick import yardstick_s
+
+
+def test_time_that_others_take_does_not_count() -> None:
+    """Beside threads that take turns with it, it takes several times as long by the clock, but not by its own time."""
+    alone = min(yardstick_s() for _ in range(5))
+    stop = threading.Event()
+    others = [threading.Thread(target=lambda: [time.sleep(0) for _ in iter(stop.is_set, True)]) for _ in range(3)]
+    for other in others:
+        other.start()
+    try:
+        beside = min(yardstick_s() for _ in range(5))
+    finally:
+        stop.set()
+        for other in others:
+            other.join()
+    assert beside == pytest.approx(alone, rel=1.0)
