@@ -7,14 +7,17 @@ by non-negative least squares of relative errors. Kinds that runs cannot tell ap
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
 
-from model.coefficients import KINDS, UnitCost
+from model.coefficients import KINDS, UnitCost, kind
 from model.least_squares import Floats, nonnegative
+from model.samples import LEAST_S, Run, Sample
+from model.segment_time import Clock, Network
 
 LEAST = 3
 """Metered runs without which there is nothing to fit."""
@@ -33,6 +36,33 @@ class Metered:
     busy_s: dict[str, float]
     sent_bytes: float = 0.0
     received_bytes: float = 0.0
+
+
+def metered(
+    run: Run, network: Network, units: Mapping[str, UnitCost], hosts: Mapping[str, str]
+) -> Iterator[tuple[str, Metered]]:
+    """What a frame of a run took of each host with a meter, and the device of it that told.
+
+    units: what devices compute at; hosts: by device
+    """
+    for rank in run.ranks:
+        if rank.energy_j is not None and rank.energy_time_s is not None:
+            here = {device for device, host in hosts.items() if host == hosts[rank.device]}
+            busy = _busy(network, units, [sample for sample in run.samples if sample.device in here])
+            sent = sum(m.size_bytes for m in run.arrivals if m.source in here and m.target not in here)
+            received = sum(m.size_bytes for m in run.arrivals if m.target in here and m.source not in here)
+            yield rank.device, Metered(rank.energy_j, rank.energy_time_s, busy, sent, received)
+
+
+def _busy(network: Network, units: Mapping[str, UnitCost], samples: Sequence[Sample]) -> dict[str, float]:
+    """Seconds by kind of layer: those of a segment are divided as its parts are predicted."""
+    clocks = {device: Clock(network, units[device]) for device in {sample.device for sample in samples}}
+    found = defaultdict[str, float](float)
+    for sample in samples:
+        parts = [max(part_s, LEAST_S) for part_s in clocks[sample.device].each(sample.parts)]
+        for part, part_s in zip(sample.parts, parts, strict=True):
+            found[kind(network.graph, network.graph.layers[part.layer])] += sample.time_s * part_s / sum(parts)
+    return dict(found)
 
 
 def with_power(unit: UnitCost, metered: Sequence[Metered]) -> UnitCost:

@@ -1,8 +1,9 @@
 """From what a calibration measured to the coefficients of one type of device, and how far they are off.
 
 Each concept is fitted in a file of its own: kernels and gains (``model.fit_segments``), a coefficient a kind for layers
-that were not measured (``model.fit_kinds``), memory (``model.fit_memory``), energy (``model.fit_energy``). What to
-expect of them is found by cross-validation (``model.fit_scores``).
+that were not measured (``model.fit_kinds``), memory (``model.fit_memory``). What to expect of
+them is found by cross-validation (``model.fit_scores``). Waiting (``model.fit_waiting``) and energy
+(``model.fit_energy``) need what was found here, and runs on several devices besides.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from model.coefficients import PARTNERS, UnitCost
-from model.fit_energy import Metered, with_power
 from model.fit_kinds import fit_kinds, measured
 from model.fit_memory import fit_memory
 from model.fit_scores import Score, paces, scores
@@ -25,7 +25,7 @@ from model.samples import Footing, Run
 from model.segment_time import Network, predict
 from runtime.errors import CleaveError
 
-__all__ = ["Fitted", "Metered", "Report", "Score", "fit", "fit_times", "predict"]
+__all__ = ["Fitted", "Report", "Score", "fit", "fit_times", "predict"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,6 @@ def fit(
     graphs: Mapping[str, Graph],
     runs: Sequence[Run],
     declared: UnitCost,
-    metered: Sequence[Metered] = (),
     others: Sequence[Footing] = (),
 ) -> Fitted:
     """Fit what runs of one type of device tell; all else stays as it is declared.
@@ -78,7 +77,7 @@ def fit(
     unit = fit_times(networks, runs, declared)
     found = scores(networks, runs, unit, partial(fit_times, declared=declared))
     ranks = [*[rank for run in runs for rank in run.ranks], *others]
-    unit, memory = fit_memory(ranks, with_power(unit, metered))
+    unit, memory = fit_memory(ranks, unit)
     kinds = {kind: cost.error for kind, cost in unit.layers.items() if cost.error is not None}
     report = Report(sum(len(run.samples) for run in runs), found, kinds, memory, paces(networks, runs, unit))
     return Fitted(replace(unit, segment_error=_expected(found)), report)

@@ -89,6 +89,7 @@ class Footing:
     weights_of:    of ``weights_bytes`` those of each kind of layer; empty: unknown
     largest_bytes: weights of the segment that has most
     yardstick_s: how fast its processor was, by ``runtime.yardstick``; None: unknown
+    energy_j, energy_time_s: what a meter says that its host took for a frame, and in how long; None: none was read
     """
 
     device: str
@@ -103,6 +104,8 @@ class Footing:
     weights_of: dict[str, float] = field(default_factory=dict)
     largest_bytes: float = 0.0
     yardstick_s: float | None = None
+    energy_j: float | None = None
+    energy_time_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,13 @@ from typing import Any, Callable, Iterator, Tuple
 
 import numpy as np
 
+from runtime.aligned import ALIGNMENT, zeros
 from runtime.clock import now_s
 from runtime.communicator import Communicator, Request, wait
 from runtime.memory import BASE, BUFFERS, SEGMENTS, Footprint
 from runtime.options import Options
 from runtime.segment import Segment, load, open_session
 from runtime.trace import COMPUTE, SEND, WAIT
-
-ALIGNMENT = 64
-"""Bytes; a cache line, and what vector instructions like."""
 
 Program = Callable[["Rank"], Callable[[], None]]
 """A generated program: given its rank, it makes what it needs once and returns what to do for a frame."""
@@ -83,13 +81,9 @@ class Rank:
         return Rank(self.place, self.communicator, self._options, self.shared)
 
     def buffer(self, name: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-        """Allocate a tensor or a piece of one, zeroed. Writing zeros fetches its memory before the first frame."""
-        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-        memory = np.empty(size + ALIGNMENT, np.uint8)
-        memory.fill(0)
-        self.shared.footprint.add(BUFFERS, memory.nbytes)
-        skip = -memory.ctypes.data % ALIGNMENT
-        array = memory[skip : skip + size].view(dtype).reshape(shape)
+        """Allocate a tensor or a piece of one, zeroed."""
+        array = zeros(shape, dtype)
+        self.shared.footprint.add(BUFFERS, array.nbytes + ALIGNMENT)
         self._buffers.append((name, array))
         return array
 

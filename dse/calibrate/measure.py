@@ -30,7 +30,7 @@ from runtime import plan as plans
 from runtime.bench import measured
 from runtime.options import Options
 from runtime.plan import Plan, RankPlan, Recv
-from runtime.trace import COMPUTE, Trace
+from runtime.trace import COMPUTE, MEASURED, Trace
 from runtime.transfers import Transfer, transfers
 
 WARMUP = 2
@@ -170,6 +170,8 @@ def footings(subject: Subject, design: Design, plan: Plan, trace: Trace) -> tupl
             weights_of=held[rank.device].by_kind,
             largest_bytes=held[rank.device].largest_bytes,
             yardstick_s=usage.yardstick_s,
+            energy_j=usage.energy_j if usage.energy_source == MEASURED else None,
+            energy_time_s=usage.energy_time_s if usage.energy_source == MEASURED else None,
         )
         for rank, usage in zip(plan.ranks, trace.ranks, strict=True)
     )

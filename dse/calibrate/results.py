@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dse.calibrate.command import SAMPLES, Lab, Measured, Type, alike_devices
-from dse.calibrate.link_keys import host_keys, unit_fields
+from dse.calibrate.fits import DECLARED, Fitting, declared, labels
+from dse.calibrate.link_keys import host_keys
 from dse.calibrate.speeds import YARDSTICKS, usual_s
 from dse.provenance import PROVIDERS
-from model import coefficients, fitting, link_fit
+from model import link_fit
 from model.coefficients import Coefficients, UnitCost
-from model.fit_waiting import fit_waiting
 from model.fitting import Report
 from model.link_costs import LinkCosts
 from model.platform_edit import edited
 from model.platform_file import Sheet
 from model.samples import Run
-from model.segment_time import Network
 from runtime.frames import save_text
-
-DECLARED = "declared"
-"""In ``Coefficients.measured``, the set that what was not measured is taken from."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +38,8 @@ def result(lab: Lab, measured: Measured) -> Result:
     usual = usual_s([run for runs in measured.runs.values() for run in runs])
     of_first = {alike[device]: time_s for device, time_s in usual.items()}
     found = measured.as_usual({device: of_first[unit] for device, unit in alike.items() if unit in of_first})
-    labels = {device: _label(*unit) for device, unit in alike.items()}
-    links = link_fit.fit(found.links, labels, lab.seed) if found.links else None
-    fits = {type_.name: _fitted(lab, type_, found, alike, links) for type_ in found.types}
-    if links:
-        fits = _with_waiting(lab, found, fits, links, alike)
+    links = link_fit.fit(found.links, labels(alike), lab.seed) if found.links else None
+    fits = Fitting(lab, found, alike, links).fits()
     reports = {device: report for of in fits.values() for device, (_, report) in of.items()}
     sets = tuple(_set(lab, type_, found.runs[type_.name], fits[type_.name], usual) for type_ in found.types)
     return Result(sets, reports, links, edited(lab.text, _changes(lab, found.types, links)))
@@ -57,50 +50,6 @@ def write(out: Path, platform: str, found: Result) -> None:
     for each in found.sets:
         save_text(str(out / f"{each.name}.json"), each.to_json())
     save_text(str(out / platform), found.platform)
-
-
-def _label(type_: str, unit: str) -> str:
-    return f"{type_} {unit}"
-
-
-Fits = dict[str, dict[str, tuple[UnitCost, Report]]]
-"""Type → device → its coefficients and their report."""
-
-
-def _with_waiting(
-    lab: Lab, found: Measured, fits: Fits, links: LinkCosts, alike: Mapping[str, tuple[str, str]]
-) -> Fits:
-    """What messages cost besides, as runs on several devices show it."""
-    of_unit = {alike[name]: unit for of in fits.values() for name, (unit, _) in of.items()}
-    units = {device: of_unit[key] for device, key in alike.items()}
-    labels = {device: _label(*key) for device, key in alike.items()}
-    networks = {cnn.graph.name: Network(cnn.graph) for cnn in lab.cnns}
-    waiting = fit_waiting(found.together, networks, units, links, labels)
-    return {
-        type_: {name: (replace(unit, **vars(waiting[labels[name]])), report) for name, (unit, report) in of.items()}
-        for type_, of in fits.items()
-    }
-
-
-def _fitted(
-    lab: Lab, type_: Type, found: Measured, alike: Mapping[str, tuple[str, str]], links: LinkCosts | None
-) -> dict[str, tuple[UnitCost, Report]]:
-    """Device → its coefficients and their report."""
-    graphs, fits = {cnn.graph.name: cnn.graph for cnn in lab.cnns}, {}
-    for device in (lab.platform.devices[index] for index in type_.devices):
-        key = (type_.name, device.unit)
-        runs = [replace(run, samples=run.evened) for run in found.runs[type_.name] if run.device == device.name]
-        ranks = [rank for run in found.together for rank in run.ranks if alike.get(rank.device) == key]
-        unit = coefficients.load(_declared(device.coefficients)).unit(device.unit)
-        fit = fitting.fit(graphs, runs, replace(unit, threads=device.threads), others=ranks)
-        messages: dict[str, Any] = unit_fields(links, _label(*key)) if links else {}
-        fits[device.name] = (replace(fit.unit, **messages), fit.report)
-    return fits
-
-
-def _declared(name: str) -> str:
-    """The set that was there before any calibration."""
-    return str(coefficients.load(name).measured.get(DECLARED, name))
 
 
 def _set(
@@ -122,7 +71,7 @@ def _set(
         YARDSTICKS: {device.unit: usual[device.name] for device in devices if device.name in usual},
         "commands": sorted({run.command for run in runs}),
         "samples": SAMPLES,
-        DECLARED: _declared(devices[0].coefficients),
+        DECLARED: declared(devices[0].coefficients),
         "residuals": {device: report.to_json() for device, (_, report) in fits.items()},
     }
     names = ", ".join(sorted({run.network for run in runs}))

@@ -186,13 +186,16 @@ class Closing:
         self._until = time.monotonic() + (np.inf if self.limits.budget_s is None else self.limits.budget_s)
 
     def run(self, front: Front) -> Closed:
-        """Measure and search on; the front of all that is known then."""
+        """Measure and search on; the front of all that is known then. Ctrl-C ends it as a spent budget does."""
         pool = Pool.of(self.space).joined(self.space, front.genes, front.last)
         number = 0
-        while not self._over and self._measure(pool):
-            number += 1
-            if not self._over:
-                front, pool = self._searched_on(front, pool, number)
+        try:
+            while not self._over and self._measure(pool):
+                number += 1
+                if not self._over:
+                    front, pool = self._searched_on(front, pool, number)
+        except KeyboardInterrupt:
+            self.say(f"stopped: the front is of what is known by {len(self.attempts)} measurements")
         return Closed(self._front(front, pool), tuple(self.attempts.values()))
 
     @property

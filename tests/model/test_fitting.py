@@ -12,7 +12,8 @@ from codegen.zoo import cached
 from model import coefficients
 from model.boxes import CHANNELS, ROWS
 from model.coefficients import PARTNERS, Kernel, UnitCost
-from model.fitting import Metered, fit, fit_times, predict
+from model.fit_energy import Metered, with_power
+from model.fitting import fit, fit_times, predict
 from model.graph import Graph
 from model.load import load
 from model.mapping import extent
@@ -302,10 +303,9 @@ def metered(draw: random.Random) -> Metered:
     return Metered(energy, time_s, busy, sent)
 
 
-def test_power_is_found_from_metered_runs(graph: Graph) -> None:
+def test_power_is_found_from_metered_runs() -> None:
     draw = random.Random(2)
-    runs = [run(graph, device(graph), [[whole(graph, 0)]])]
-    unit = fit({graph.name: graph}, runs, DECLARED, [metered(draw) for _ in range(30)]).unit
+    unit = with_power(DECLARED, [metered(draw) for _ in range(30)])
     assert unit.idle_w == pytest.approx(2, rel=0.05)
     assert unit.layers["conv_im2col"].power_w == pytest.approx(5, rel=0.05)
     assert unit.layers["activation"].power_w == pytest.approx(3, rel=0.2)
@@ -314,9 +314,8 @@ def test_power_is_found_from_metered_runs(graph: Graph) -> None:
     assert all(cost.power_w >= unit.idle_w for cost in unit.layers.values())
 
 
-def test_without_a_meter_power_stays_as_declared(graph: Graph) -> None:
-    runs = [run(graph, device(graph), [[whole(graph, 0)]])]
+def test_without_a_meter_power_stays_as_declared() -> None:
     for few in ([], [metered(random.Random(0))]):
-        unit = fit({graph.name: graph}, runs, DECLARED, few).unit
+        unit = with_power(DECLARED, few)
         assert unit.idle_w is None
         assert {k: c.power_w for k, c in unit.layers.items()} == {k: c.power_w for k, c in DECLARED.layers.items()}

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from codegen.verify import run_whole
+from runtime.aligned import ALIGNMENT
 from runtime.errors import CleaveError
 from runtime.frames import random_frame, save_npz
 from runtime.inprocess import InProcessCommunicator, World, run_in_process
 from runtime.options import Options
 from runtime.plan import Buffer, Plan, Recv
-from runtime.rank import ALIGNMENT, Place, Rank
+from runtime.rank import Place, Rank
 from runtime.trace import Trace
 from tests.tiny import DATA, Tiny, channels, finish, rank, rows, types
 

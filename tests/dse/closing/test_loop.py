@@ -132,3 +132,17 @@ def test_time_that_is_spent_ends_it_and_what_was_tried_is_kept(tmp_path: Path) -
     found, _, rig = closed(tmp_path, 5)
     lines = (tmp_path / FILE).read_text().splitlines()
     assert [json.loads(line)["latency_s"] for line in lines] == [a.found.values[0] for a in found.attempts]
+
+
+def test_ctrl_c_ends_it_and_what_was_measured_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Cluster.run
+
+    def stopped(rig: Cluster, mapping: Mapping, folder: Path) -> Measurement:
+        if len(rig.runs) == 3:
+            raise KeyboardInterrupt
+        return run(rig, mapping, folder)
+
+    monkeypatch.setattr(Cluster, "run", stopped)
+    found, _, _ = closed(tmp_path, 9)
+    assert len(found.measured) == len((tmp_path / FILE).read_text().splitlines()) == 3
+    assert np.isfinite(found.front.measured[:, 0]).any()

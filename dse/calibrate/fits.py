@@ -1,0 +1,99 @@
+"""From measurements to the coefficients of each type of device, one concept after the other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from dse.calibrate.command import Lab, Measured, Type
+from dse.calibrate.link_keys import unit_fields
+from model import coefficients, fitting
+from model.coefficients import UnitCost
+from model.fit_energy import Metered, metered, with_power
+from model.fit_waiting import fit_waiting
+from model.fitting import Report
+from model.link_costs import LinkCosts
+from model.segment_time import Network
+
+DECLARED = "declared"
+"""In ``Coefficients.measured``, the set that what was not measured is taken from."""
+
+Alike = Mapping[str, tuple[str, str]]
+"""Device → name of its type, and its unit."""
+Fits = dict[str, dict[str, tuple[UnitCost, Report]]]
+"""Type → device that was measured → its coefficients and their report."""
+
+
+def declared(name: str) -> str:
+    """The set that was there before any calibration."""
+    return str(coefficients.load(name).measured.get(DECLARED, name))
+
+
+def labels(alike: Alike) -> dict[str, str]:
+    """Devices that are taken together where messages are fitted."""
+    return {device: " ".join(key) for device, key in alike.items()}
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """What is fitted to. links: None where there is one device"""
+
+    lab: Lab
+    found: Measured
+    alike: Alike
+    links: LinkCosts | None
+
+    def fits(self) -> Fits:
+        """Computing and memory, then what messages cost besides, then power."""
+        fits = {type_.name: self._of(type_) for type_ in self.found.types}
+        if self.links:
+            fits = self._with_waiting(fits, self.links)
+        return self._with_power(fits)
+
+    @cached_property
+    def networks(self) -> dict[str, Network]:
+        """By ``Run.network``."""
+        return {cnn.graph.name: Network(cnn.graph) for cnn in self.lab.cnns}
+
+    def _of(self, type_: Type) -> dict[str, tuple[UnitCost, Report]]:
+        graphs = {name: network.graph for name, network in self.networks.items()}
+        found: dict[str, tuple[UnitCost, Report]] = {}
+        for device in (self.lab.platform.devices[index] for index in type_.devices):
+            key = self.alike[device.name]
+            runs = [replace(r, samples=r.evened) for r in self.found.runs[type_.name] if r.device == device.name]
+            ranks = [rank for run in self.found.together for rank in run.ranks if self.alike.get(rank.device) == key]
+            unit = coefficients.load(declared(device.coefficients)).unit(device.unit)
+            fit = fitting.fit(graphs, runs, replace(unit, threads=device.threads), others=ranks)
+            messages: dict[str, Any] = unit_fields(self.links, " ".join(key)) if self.links else {}
+            found[device.name] = (replace(fit.unit, **messages), fit.report)
+        return found
+
+    def _with_waiting(self, fits: Fits, links: LinkCosts) -> Fits:
+        names = labels(self.alike)
+        waiting = fit_waiting(self.found.together, self.networks, self._units(fits), links, names)
+        return _changed(fits, lambda name, unit: replace(unit, **vars(waiting[names[name]])))
+
+    def _with_power(self, fits: Fits) -> Fits:
+        """Of hosts with a meter, where all that was busy there is of one type."""
+        hosts = {device.name: self.lab.platform.hosts[device.host].name for device in self.lab.platform.devices}
+        units, read = self._units(fits), defaultdict[tuple[str, str], list[Metered]](list)
+        for run in (*(run for runs in self.found.runs.values() for run in runs), *self.found.together):
+            for device, each in metered(run, self.networks[run.network], units, hosts):
+                if len({self.alike[r.device] for r in run.ranks if hosts[r.device] == hosts[device]}) == 1:
+                    read[self.alike[device]].append(each)
+        return _changed(fits, lambda name, unit: with_power(unit, read[self.alike[name]]))
+
+    def _units(self, fits: Fits) -> dict[str, UnitCost]:
+        """Of all devices, by those that were measured."""
+        of_key = {self.alike[name]: unit for of in fits.values() for name, (unit, _) in of.items()}
+        return {device: of_key[key] for device, key in self.alike.items()}
+
+
+def _changed(fits: Fits, change: Callable[[str, UnitCost], UnitCost]) -> Fits:
+    """change: by the name of a device"""
+    return {
+        type_: {name: (change(name, unit), report) for name, (unit, report) in of.items()} for type_, of in fits.items()
+    }

@@ -1,0 +1,17 @@
+"""Arrays that begin where a cache line does."""
+
+from __future__ import annotations
+
+import numpy as np
+
+ALIGNMENT = 64
+"""Bytes; a cache line, and what vector instructions like."""
+
+
+def zeros(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """An aligned array. Writing zeros fetches its memory now and not when it is first used."""
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    memory.fill(0)
+    skip = -memory.ctypes.data % ALIGNMENT
+    return memory[skip : skip + size].view(dtype).reshape(shape)

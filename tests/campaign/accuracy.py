@@ -1,0 +1,119 @@
+"""How well predictions fit: a row a mapping, the table, what misses most, and the plot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.ticker import NullFormatter
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
+
+from tests.campaign.drawings import ALONE, WAYS
+
+THESIS = {
+    "latency": ((1.07, 0.56), (1.82, 0.85), (1.43, 0.57)),
+    "memory": ((0.37, -0.60), (0.27, -0.22), (0.30, 0.60)),
+}
+"""Mean error and Spearman of the thesis' tables 3 and 6: AlexNet, VGG-16, DenseNet-121."""
+OF = ("latency", "period", "memory", "busy")
+MODELS = ("simulated", "analytical", "thesis")
+AS_USUAL = "as usual"
+"""In place of a model: the simulator, where what was measured is divided by how much slower processors were."""
+WORST = 5
+
+
+@dataclass(frozen=True)
+class Row:
+    """One mapping. Seconds and bytes, by model; busy: computing, of all ranks together; memory: the largest rank's,
+    without frames that only the measurement keeps; slower: how many times as long processors took as in the
+    calibration, by ``runtime.yardstick``, each rank as much as it computes."""
+
+    network: str
+    way: str
+    number: int
+    ranks: int
+    simulated_latency: float
+    simulated_period: float
+    simulated_memory: float
+    simulated_busy: float
+    analytical_latency: float
+    analytical_period: float
+    analytical_memory: float
+    analytical_busy: float
+    thesis_latency: float
+    thesis_period: float
+    thesis_memory: float
+    thesis_busy: float
+    measured_latency: float
+    measured_period: float
+    measured_memory: float
+    measured_busy: float
+    slower: float
+    load: float
+
+
+def table(rows: list[Row]) -> Iterator[str]:
+    """A line for each network and model, one for each way of mapping; then the thesis' own."""
+    yield f"{'network':16} {'mappings':>8}  {'model':10} " + " ".join(
+        f"{of + ' error':>14} {'Spearman':>8}" for of in OF
+    )
+    several = [r for r in rows if r.way != ALONE]
+    groups = {name: [r for r in several if r.network == name] for name in dict.fromkeys(r.network for r in rows)}
+    groups |= {f"all, {way}": [r for r in rows if r.way == way] for way in (*WAYS, ALONE)}
+    for name, mine in groups.items():
+        for model in (MODELS[0], AS_USUAL, *MODELS[1:]) if mine else ():
+            yield f"{name:16} {len(mine):8}  {model:10} " + " ".join(_cell(mine, model, of) for of in OF)
+    for k, name in enumerate(("AlexNet", "VGG-16", "DenseNet-121")):
+        cells = " ".join(f"{THESIS[of][k][0]:14.0%} {THESIS[of][k][1]:8.2f}" if of in THESIS else " " * 23 for of in OF)
+        yield f"{name:16} {12:8}  {'its tables':10} {cells}"
+
+
+def _cell(rows: list[Row], model: str, of: str) -> str:
+    if model == AS_USUAL and of != "memory":
+        rows = [replace(r, **{f"measured_{of}": getattr(r, f"measured_{of}") / r.slower}) for r in rows]
+    predicted, seen = column(rows, MODELS[0] if model == AS_USUAL else model, of), column(rows, "measured", of)
+    told = min(len(set(predicted)), len(set(seen))) > 1
+    rank = float(spearmanr(predicted, seen).statistic) if len(rows) > 2 and told else float("nan")
+    return f"{np.mean(np.abs(predicted / seen - 1)):14.1%} {rank:8.3f}"
+
+
+def column(rows: list[Row], who: str, of: str) -> NDArray[np.float64]:
+    """One figure of all rows."""
+    return np.array([getattr(r, f"{who}_{of}") for r in rows])
+
+
+def misses(rows: list[Row]) -> Iterator[str]:
+    """What the simulator misses most."""
+    for of in OF:
+        errors = column(rows, "simulated", of) / column(rows, "measured", of) - 1
+        for k in np.argsort(-np.abs(errors))[:WORST]:
+            r = rows[k]
+            run = f"{r.network} {r.way} {r.number}, {r.ranks} ranks"
+            yield f"  {of:8} {errors[k]:+7.1%}  {run}, load {r.load:.1f}, processors {r.slower - 1:+.1%}"
+
+
+def draw_plot(rows: list[Row], file: Path) -> None:
+    """Predicted over measured, both logarithmic."""
+    mpl.use("Agg")
+    figure, axes = plt.subplots(1, len(OF), figsize=(4.2 * len(OF), 4.2))
+    for axis, of in zip(axes, OF, strict=True):
+        scale = 1e-6 if of == "memory" else 1e3
+        for network in dict.fromkeys(r.network for r in rows):
+            mine = [r for r in rows if r.network == network]
+            seen, said = (column(mine, who, of) * scale for who in ("measured", "simulated"))
+            axis.loglog(seen, said, "o", ms=3.5, alpha=0.7, label=network)
+        ends = [*axis.get_xlim(), *axis.get_ylim()]
+        line = np.array([min(ends), max(ends)])
+        axis.loglog(line, line, "k-", lw=0.8)
+        axis.fill_between(line, line * 0.9, line * 1.1, color="k", alpha=0.1, lw=0)
+        unit = "MB" if of == "memory" else "ms"
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.yaxis.set_minor_formatter(NullFormatter())
+        axis.set(title=of, xlabel=f"measured ({unit})", ylabel=f"predicted ({unit})")
+    axes[0].legend(fontsize=8)
+    figure.savefig(file, bbox_inches="tight", dpi=130)
