@@ -54,6 +54,19 @@ def _end(number: int, _: Any) -> None:
     leave_if_asked()
 
 
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Ctrl-C ends what is inside, and the command goes on with what there is. Other signals end the command."""
+    try:
+        yield
+    except KeyboardInterrupt:  # where no command was begun by ``run``
+        pass
+    except SystemExit as end:
+        if end.code != 128 + signal.SIGINT:
+            raise
+        _asked.clear()
+
+
 def leave_if_asked() -> None:
     """End the command if a signal came whose exception was lost. Long work calls it now and then."""
     if _asked:

@@ -139,7 +139,7 @@ def outcome(console: Console, found: Outcome, cluster: Platform, generations: in
     if found.closed:
         _closed(console, found.closed)
     for objective, known in found.proven.items():
-        line(console, ("as predicted: " if found.closed else "") + _proven(objective, known))
+        line(console, ("as predicted: " if found.closed else "") + proven_line(objective, known))
     errors = [s.expected_error for s in found.shipped if s.expected_error is not None]
     warn_expected(console, cluster, max(errors, default=None))
     share = front.scoring_s / front.search_s
@@ -158,7 +158,7 @@ def _closed(console: Console, closed: Closed) -> None:
         line(console, f"{UNITS[name][0]}: the model was off by {model:.1%} on average, corrected by {corrected:.1%}")
 
 
-def _proven(objective: str, known: Proven) -> str:
+def proven_line(objective: str, known: Proven) -> str:
     """How far the best is from what could be."""
     best = f"best {objective.split('_')[0]} {shown(objective, known.value)}"
     if known.gap is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +10,15 @@ import numpy as np
 from rich.console import Console
 
 from dse import show
+from dse.evaluation import OBJECTIVES
+from dse.inputs import Cnn
 from dse.place import split
+from dse.place.cnn.exact import Exact
 from dse.place.methods import PERIOD
 from dse.place.placed import Options, Placed
 from dse.place.workload import Workload
+from dse.results import UNITS, proven_body, shown
+from model.platform import Platform
 
 MOST_DEVICES = 30
 """Rows of a table; devices without a node are left out anyway."""
@@ -108,3 +114,26 @@ def _row(row: dict[str, Any]) -> list[str]:
     times = [f"{row[key]:.4g}" for key in ("compute", "in", "out", "load")]
     shared = f" ×{row['copies']}" if row["copies"] > 1 else ""
     return [row["device"] + shared, str(row["nodes"]), *times, f"{row['memory_bytes'] / 1e6:.1f}"]
+
+
+def cnn_body(cnn: Cnn, platform: Platform, found: Exact, evaluator: str, seconds: float) -> dict[str, Any]:
+    """Of a CNN on a platform, for machines. Scores in SI; proven: see ``dse.results.proven_body``"""
+    return {
+        "cnn": cnn.graph.name,
+        "platform": platform.name,
+        "objective": found.objective,
+        "evaluator": evaluator,
+        **dict(zip(OBJECTIVES, found.scores.tolist(), strict=True)),
+        "proven": proven_body({found.objective: found.proven})[found.objective],
+        "time_s": seconds,
+        "mapping": json.loads(found.mapping.to_json(cnn.graph, platform)),
+    }
+
+
+def cnn(console: Console, cnn: Cnn, platform: Platform, found: Exact, seconds: float) -> None:
+    """The same for a person."""
+    for objective, value in zip(OBJECTIVES, found.scores, strict=True):
+        show.line(console, f"{UNITS[objective][0]:28} {shown(objective, value)}")
+    show.line(console, f"{show.proven_line(found.objective, found.proven)} ({seconds:.2g} s)")
+    rows = [[platform.devices[d].name, sum(s.device == d for s in found.mapping.shards)] for d in found.mapping.devices]
+    console.print(show.table(["device", "parts of layers"], rows), markup=False)

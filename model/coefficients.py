@@ -130,7 +130,8 @@ class UnitCost:
     late_s, late_s_per_byte: of a message: it is noticed later than it came, see ``runtime.communicator.wait``
     wake_s, wake_s_per_byte: of a message: what is computed with it takes longer, for caches are cold after a wait
     kernels: measured layers by signature (``model.signature``); they come before what ``layers`` says
-    gains:   by pair of kinds (``pair``), what an edge inside a segment saves: seconds, and seconds a byte of the tensor
+    gains:   what an edge inside a segment saves: seconds, and seconds a byte of the tensor; of measured edges by pair
+             of signatures (``signature.edge_name``), of others by pair of kinds (``pair``)
     joins:   by axis, seconds a byte of putting a tensor together of parts that do not lie side by side in memory
     memory_segment_bytes: of each session, whatever it holds
     segment_error: relative error of a segment's time to expect, cross-validated; None: unknown
@@ -165,6 +166,10 @@ class UnitCost:
     wake_s_per_byte: float = 0.0
     memory_kinds: dict[str, float] = field(default_factory=dict)
     memory_largest: float = 0.0
+
+    def gain(self, edge: str, pair: str) -> tuple[float, float]:
+        """What an edge saves, by its pairs of signatures and of kinds: seconds, and seconds a byte."""
+        return self.gains.get(edge) or self.gains.get(pair, (0.0, 0.0))
 
 
 @dataclass(frozen=True)
@@ -277,6 +282,7 @@ def _problems(unit: UnitCost, where: str) -> list[str]:
     for name in set(unit.memory_kinds) - set(KINDS):
         found.append(f"{where}.memory_kinds: '{name}' is no kind of layer (they are {', '.join(KINDS)})")
     for name in unit.gains:
-        if len(ends := name.split(">")) != 2 or set(ends) - set(PARTNERS):
-            found.append(f"{where}.gains: '{name}' is no pair of kinds, such as conv>activation")
+        ends = name.split(">")
+        if len(ends) != 2 or (set(ends) - set(PARTNERS) and not all("-" in end for end in ends)):
+            found.append(f"{where}.gains: '{name}' is no pair of kinds, such as conv>activation, or of signatures")
     return found

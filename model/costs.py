@@ -12,7 +12,7 @@ from model import boxes, coefficients
 from model.arrays import GraphArrays
 from model.graph import Graph, Layer
 from model.platform import Device, Host, Platform
-from model.signature import signature
+from model.signature import edge_name, signature, signatures
 from runtime.errors import CleaveError
 
 Floats = NDArray[np.float64]
@@ -206,21 +206,24 @@ def _beside(graph: Graph, g: GraphArrays, units: list[coefficients.UnitCost], pl
     if not any(unit.gains or unit.joins for unit in units):
         return np.zeros((0, len(units), JOIN + boxes.KINDS))
     table = np.zeros((len(g.edge_tensor), len(units), JOIN + boxes.KINDS))
-    layers = range(g.n_inputs, g.n_inputs + g.n_layers)
+    layers, names = range(g.n_inputs, g.n_inputs + g.n_layers), signatures(graph)
     for task in layers:
         for edge in range(g.edge_ptr[task], g.edge_ptr[task + 1]):
             tensor = g.edge_tensor[edge]
             if g.tensor_task[tensor] in layers:
                 maker, reader = (graph.layers[t - g.n_inputs] for t in (g.tensor_task[tensor], task))
                 for d, (unit, device) in enumerate(zip(units, platform.devices, strict=True)):
-                    found = edge_row(graph, maker, reader, float(g.tensor_bytes[tensor]), unit)
+                    name = edge_name(names, maker.index, reader.index)
+                    found = edge_row(graph, maker, reader, name, float(g.tensor_bytes[tensor]), unit)
                     table[edge, d] = [_slower(device, unit) * seconds for seconds in found]
     return table
 
 
-def edge_row(graph: Graph, maker: Layer, reader: Layer, size: float, unit: coefficients.UnitCost) -> list[float]:
+def edge_row(
+    graph: Graph, maker: Layer, reader: Layer, name: str, size: float, unit: coefficients.UnitCost
+) -> list[float]:
     """Seconds of an edge over which a layer reads ``size`` bytes of another one: see ``CostArrays.beside``."""
-    once, per_byte = unit.gains.get(coefficients.pair(graph, maker, reader), (0.0, 0.0))
+    once, per_byte = unit.gain(name, coefficients.pair(graph, maker, reader))
     joins = [unit.joins.get(k, 0.0) * size if apart(graph, maker, k) else 0.0 for k in range(boxes.KINDS)]
     return [once + per_byte * size, *joins]
 

@@ -20,13 +20,15 @@ from model.arrays import Ints
 from model.coefficients import Kernel
 from model.least_squares import Floats, nonnegative
 from model.samples import Run, Sample
-from model.segment_time import InSegment, Network
+from model.segment_time import Edge, InSegment, Network
 from model.signature import signatures
 
 RELATIVE, ABSOLUTE_S = 0.02, 1e-6
 """Standard error of a time, at least."""
 TIE = 0.3
 """Relative error of taking a shard of nearly all of a layer for as slow as the layer."""
+LIKE = 0.5
+"""Relative error of taking an edge to gain what edges between such kinds do: whether kernels fuse depends on more."""
 FAR = 3.0
 """Segments so many times further off than usual count less."""
 ROUNDS = 8
@@ -37,23 +39,26 @@ counts less."""
 
 @dataclass(frozen=True)
 class Table:
-    """What was found: kernels by signature, gains by pair, joins by axis; how many edges of a pair were seen."""
+    """What was found: kernels by signature, gains by pair of kinds, and of measured edges by pair of signatures, joins
+    by axis; how many edges of a pair of kinds were seen."""
 
     kernels: dict[str, Kernel]
     gains: dict[str, tuple[float, float]]
+    edges: dict[str, float]
     joins: dict[int, float]
     seen: dict[str, int]
 
 
 class Column(NamedTuple):
-    """One number that is looked for. what: WHOLE, … of: signature or pair; axis: of a split"""
+    """One number that is looked for. what: WHOLE, … of: signature, or pair of kinds or signatures; axis: of a split"""
 
     what: str
     of: str
     axis: int = -1
 
 
-WHOLE, FIXED, SLOPE, GAIN, GAIN_A_BYTE, JOIN = "whole", "fixed", "slope", "gain", "gain a byte", "join"
+WHOLE, FIXED, SLOPE, JOIN = "whole", "fixed", "slope", "join"
+EDGE, GAIN, GAIN_A_BYTE = "edge", "gain", "gain a byte"
 
 Row = list[tuple[Column, float]]
 """Numbers, and how often each counts. Seconds of a segment are such a row."""
@@ -65,11 +70,14 @@ def fit_table(networks: Mapping[str, Network], runs: Sequence[Run]) -> Table:
     rows = [row for run in runs for row in _rows(networks[run.network], names[run.network], run)]
     samples = [sample for run in runs for sample in run.samples]
     run_of = np.repeat(np.arange(len(runs), dtype=np.int32), [len(run.samples) for run in runs])
-    x = _solved(rows, np.array([s.time_s for s in samples]), np.array([uncertain_s(s) for s in samples]), run_of)
-    seen = Counter(column.of for row in rows for column, _ in row if column.what == GAIN)
+    edges = {edge.name: edge for network in networks.values() for of in network.edges for edge in of}
+    times, sigma = np.array([s.time_s for s in samples]), np.array([uncertain_s(s) for s in samples])
+    x = _solved(rows, _ties(rows, edges), times, sigma, run_of)
+    seen = Counter(edges[column.of].pair for row in rows for column, _ in row if column.what == EDGE)
     gains = {pair: (x[Column(GAIN, pair)], x[Column(GAIN_A_BYTE, pair)]) for pair in sorted(seen)}
+    alone = {column.of: x[column] for column in sorted(x) if column.what == EDGE}
     joins = {column.axis: x[column] for column in sorted(x) if column.what == JOIN}
-    return Table(_kernels(x, _errors(rows, samples, x)), gains, joins, dict(seen))
+    return Table(_kernels(x, _errors(rows, samples, x)), gains, alone, joins, dict(seen))
 
 
 def uncertain_s(sample: Sample) -> float:
@@ -96,22 +104,23 @@ def _terms(p: InSegment, name: str) -> Iterator[tuple[Column, float]]:
         yield Column(FIXED, name, p.part.axis), 1.0
         yield Column(SLOPE, name, p.part.axis), p.share
     for edge in p.saves:
-        yield Column(GAIN, edge.pair), -p.share
-        yield Column(GAIN_A_BYTE, edge.pair), -p.share * edge.size_bytes
+        yield Column(EDGE, edge.name), -p.share
     for join in p.joins:
         yield Column(JOIN, "", join.axis), p.share * join.size_bytes
 
 
-def _solved(rows: Sequence[Row], times: Floats, sigma: Floats, run_of: Ints) -> dict[Column, float]:
+def _solved(
+    rows: Sequence[Row], ties: Sequence[Tie], times: Floats, sigma: Floats, run_of: Ints
+) -> dict[Column, float]:
     """The numbers. Rows that are far off get a larger standard error, and all is solved again."""
-    splits = [c for c in dict.fromkeys(c for row in rows for c, _ in row) if c.what == FIXED]
-    ties = [_tie(split) for split in splits]
-    columns = {c: k for k, c in enumerate(dict.fromkeys(c for row in (*rows, *ties) for c, _ in row))}
-    a, tied, of_tie = _matrix(rows, columns), _matrix(ties, columns), [columns[tie[-1][0]] for tie in ties]
+    all_rows = [*rows, *(tie.row for tie in ties)]
+    columns = {c: k for k, c in enumerate(dict.fromkeys(c for row in all_rows for c, _ in row))}
+    a, tied = _matrix(rows, columns), _matrix(all_rows[len(rows) :], columns)
+    error, doubt = np.array([tie.error for tie in ties]), sigma
     x = nonnegative(_divided(a, sigma), times / sigma)
     for _ in range(ROUNDS):
         doubt = _doubt(a @ x, times, sigma, run_of)
-        loose = TIE * np.maximum(x[of_tie], ABSOLUTE_S)
+        loose = error * np.maximum(abs(tied) @ x / 2, ABSOLUTE_S)
         both = sparse.vstack([_divided(a, doubt), _divided(tied, loose)])
         x = nonnegative(both, np.append(times / doubt, np.zeros(len(ties))), x)
     return {column: float(x[k]) for column, k in columns.items()}
@@ -139,10 +148,23 @@ def pace(found: Floats, times: Floats) -> float:
     return float(np.median(times / np.maximum(found, ABSOLUTE_S))) - 1
 
 
-def _tie(split: Column) -> Row:
-    """``fixed + slope - whole``, which is about 0."""
-    _, name, axis = split
-    return [(split, 1.0), (Column(SLOPE, name, axis), 1.0), (Column(WHOLE, name), -1.0)]
+class Tie(NamedTuple):
+    """Terms whose sum is about 0. error: what is left, in proportion to what they say on either side"""
+
+    row: Row
+    error: float
+
+
+def _ties(rows: Sequence[Row], edges: Mapping[str, Edge]) -> list[Tie]:
+    """``fixed + slope - whole`` of splits, and of edges what they gain less what such edges do."""
+    seen = dict.fromkeys(column for row in rows for column, _ in row)
+    splits = [Tie([(c, 1.0), (Column(SLOPE, c.of, c.axis), 1.0), (Column(WHOLE, c.of), -1.0)], TIE)
+              for c in seen if c.what == FIXED]  # fmt: skip
+    return splits + [Tie(_like(column, edges[column.of]), LIKE) for column in seen if column.what == EDGE]
+
+
+def _like(column: Column, edge: Edge) -> Row:
+    return [(column, 1.0), (Column(GAIN, edge.pair), -1.0), (Column(GAIN_A_BYTE, edge.pair), -edge.size_bytes)]
 
 
 def _matrix(rows: Sequence[Row], columns: Mapping[Column, int]) -> sparse.csr_matrix:

@@ -101,12 +101,14 @@ def fit_times(networks: Mapping[str, Network], runs: Sequence[Run], declared: Un
 
 
 def _gains(table: Table) -> dict[str, tuple[float, float]]:
-    """Of all pairs: one that no segment had gains what an edge does on average, for no session starts there either."""
+    """Of edges that were seen, and of all pairs of kinds: one that no segment had gains what an edge does on average,
+    for no session starts there either."""
     if not table.gains:
         return {}
     once, per_byte = np.average([*table.gains.values()], axis=0, weights=[table.seen[pair] for pair in table.gains])
     pairs = [f"{maker}>{reader}" for maker in PARTNERS for reader in PARTNERS]
-    return {pair: table.gains.get(pair, (float(once), float(per_byte))) for pair in pairs}
+    of_pairs = {pair: table.gains.get(pair, (float(once), float(per_byte))) for pair in pairs}
+    return of_pairs | {name: (seconds, 0.0) for name, seconds in table.edges.items()}
 
 
 def _expected(found: Mapping[str, Score]) -> float:

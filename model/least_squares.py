@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.linalg import splu
 
 Floats = NDArray[np.float64]
 
@@ -24,18 +25,19 @@ def nonnegative(rows: sparse.csr_matrix, values: Floats, start: Floats | None = 
     scale = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=0)).ravel())
     scale[scale == 0] = 1.0
     scaled = rows @ sparse.diags(1 / scale)
-    gram = np.asarray((scaled.T @ scaled).todense()) + RIDGE * np.eye(len(scale))
+    gram = sparse.csr_matrix(scaled.T @ scaled + RIDGE * sparse.eye_array(len(scale)))
     inside = np.ones(len(scale), bool) if start is None else start > 0
     return _pivot(gram, np.asarray(scaled.T @ values).ravel(), inside) / scale
 
 
-def _pivot(gram: Floats, right: Floats, inside: NDArray[np.bool_]) -> Floats:
+def _pivot(gram: sparse.csr_matrix, right: Floats, inside: NDArray[np.bool_]) -> Floats:
     """``inside``: which numbers are taken to be more than 0, to begin with."""
     fewest, patience = len(right) + 1, FEWER
     while True:
         x, slope = np.zeros(len(right)), np.zeros(len(right))
-        x[inside] = np.linalg.solve(gram[np.ix_(inside, inside)], right[inside])
-        slope[~inside] = gram[np.ix_(~inside, inside)] @ x[inside] - right[~inside]
+        mine = gram[:, inside]
+        x[inside] = splu(mine[inside].tocsc()).solve(right[inside]) if inside.any() else 0.0
+        slope[~inside] = mine[~inside] @ x[inside] - right[~inside]
         wrong = np.flatnonzero((x < 0) | (slope < -1e-12 * np.abs(right).max(initial=0.0)))
         if len(wrong) == 0:
             return x

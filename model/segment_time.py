@@ -24,12 +24,14 @@ from model.costs import SPLIT, WHOLE, apart, row
 from model.graph import Graph
 from model.mapping import extent
 from model.samples import PartOf
+from model.signature import edge_name, signatures
 
 
 class Edge(NamedTuple):
-    """What a layer reads of another one: index of its maker, pair of kinds, bytes of the tensor."""
+    """What a layer reads of another one: index of its maker, pair of signatures and of kinds, bytes of the tensor."""
 
     maker: int
+    name: str
     pair: str
     size_bytes: float
 
@@ -59,7 +61,7 @@ class Network:
     """A graph, and what its layers read of one another."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+        self.graph, self.names = graph, signatures(graph)
         self.edges = [[self._edge(name, layer.index) for name in self._read(layer.index)] for layer in graph.layers]
 
     def inside(self, parts: Sequence[PartOf], divided: Divided = NOTHING) -> Iterator[InSegment]:
@@ -96,14 +98,14 @@ class Network:
     def _edge(self, name: str, reader: int) -> Edge:
         maker, layers = self.graph.producer[name], self.graph.layers
         pair = coefficients.pair(self.graph, layers[maker], layers[reader])
-        return Edge(maker, pair, float(self.graph.tensors[name].size_bytes))
+        return Edge(maker, edge_name(self.names, maker, reader), pair, float(self.graph.tensors[name].size_bytes))
 
 
 class Clock:
     """A graph's segments on a unit."""
 
     def __init__(self, network: Network, unit: UnitCost) -> None:
-        self.network, self.gains, self.joins = network, unit.gains, unit.joins
+        self.network, self.unit, self.joins = network, unit, unit.joins
         self.rows = [row(network.graph, layer, unit, 1.0) for layer in network.graph.layers]
 
     def seconds(self, parts: Sequence[PartOf], divided: Divided = NOTHING) -> float:
@@ -125,7 +127,7 @@ class Clock:
     def _saved(self, p: InSegment) -> float:
         saved = 0.0
         for edge in p.saves:
-            once, per_byte = self.gains.get(edge.pair, (0.0, 0.0))
+            once, per_byte = self.unit.gain(edge.name, edge.pair)
             saved += once + per_byte * edge.size_bytes
         return saved
 

@@ -6,7 +6,7 @@ or come again under other names and be measured once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 import onnx
@@ -32,6 +32,11 @@ def signature(graph: Graph, layer: Layer) -> str:
 def signatures(graph: Graph) -> tuple[str, ...]:
     """Of every layer of a graph, in order."""
     return tuple(signature(graph, layer) for layer in graph.layers)
+
+
+def edge_name(names: Sequence[str], maker: int, reader: int) -> str:
+    """``Conv-0123456789ab>Relu-ba9876543210``: between two layers, by their signatures."""
+    return f"{names[maker]}>{names[reader]}"
 
 
 def _tensor(graph: Graph, name: str) -> tuple[object, ...]:

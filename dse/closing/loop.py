@@ -19,6 +19,7 @@ import moocore
 import numpy as np
 from numpy.typing import NDArray
 
+from dse import ending
 from dse.chromosomes import Chromosome
 from dse.closing.choice import LATENCY, choose, dispute
 from dse.closing.figures import FILE, Measurement
@@ -188,13 +189,14 @@ class Closing:
     def run(self, front: Front) -> Closed:
         """Measure and search on; the front of all that is known then. Ctrl-C ends it as a spent budget does."""
         pool = Pool.of(self.space).joined(self.space, front.genes, front.last)
-        number = 0
-        try:
+        number, stopped = 0, True
+        with ending.stoppable():
             while not self._over and self._measure(pool):
                 number += 1
                 if not self._over:
                     front, pool = self._searched_on(front, pool, number)
-        except KeyboardInterrupt:
+            stopped = False
+        if stopped:
             self.say(f"stopped: the front is of what is known by {len(self.attempts)} measurements")
         return Closed(self._front(front, pool), tuple(self.attempts.values()))
 

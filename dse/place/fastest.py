@@ -68,7 +68,7 @@ def max_load(on: Workload, options: Options) -> Placed:
 
 
 def _end(on: Workload, options: Options) -> float:
-    check(on, options)
+    check(on, options, subgraphs=True)
     return time.monotonic() + (USUAL_S if options.limit_s is None else options.limit_s)
 
 

@@ -39,7 +39,7 @@ class Solved:
 
 def dp(on: Workload, options: Options) -> Placed:
     """The best contiguous split; after the time limit, or where there are too many ideals, the best so far."""
-    check(on, options, machines=True)
+    check(on, options, machines=True, copies=True)
     watch = _watch(options)
     rows = list(_solved(on, options, watch))
     bound, note, count = min(row.bound for row in rows), max(row.note for row in rows), rows[0].ideals or None
@@ -98,7 +98,7 @@ def _slower(on: Workload, options: Options) -> Workload:
 
 def dpl(on: Workload, options: Options) -> Placed:
     """The best contiguous split in which nodes follow one another depth first."""
-    check(on, options)
+    check(on, options, copies=True)
     answers = [(of, linearised(of.on, rules_of(options))) for of in reductions(on)]
     of, found = min(answers, key=lambda answer: answer[1].value)
     at, copies = stages_of(of, found)
@@ -107,7 +107,7 @@ def dpl(on: Workload, options: Options) -> Placed:
 
 def pipedream(on: Workload, options: Options) -> Placed:
     """As PipeDream's optimizer has it: branches are contracted, what is left is a path."""
-    check(on, options)
+    check(on, options, copies=True)
     first = reductions(on)[0]
     path = contracted(on, branchings(first.on)[first.part], on.edge[:0])
     at, copies = stages_of(path, linearised(path.on, rules_of(options)))

@@ -73,11 +73,23 @@ def worth(on: Workload, options: Options, device: Ints, copies: Ints | None = No
     return float(loads.shared(options.mode, copies, options.bandwidth).max())
 
 
-def check(on: Workload, options: Options, contiguous: bool = True, machines: bool = False) -> None:
+def check(
+    on: Workload,
+    options: Options,
+    contiguous: bool = True,
+    machines: bool = False,
+    copies: bool = False,
+    subgraphs: bool = False,
+) -> None:
     """``CleaveError`` for a node that no device runs, or where more is asked of a method than it has.
 
-    contiguous: it has such splits alone; machines: it knows of more than one
+    contiguous: it has such splits alone; machines: it knows of more than one; copies: of parts that devices share;
+    subgraphs: of several of an accelerator
     """
+    if options.bandwidth is not None and not copies:
+        raise CleaveError("this method knows no parts that devices share: leave --replicate out, or take --method dp")
+    if options.subgraphs > 1 and not subgraphs:
+        raise CleaveError("for the period an accelerator runs all it has in turn anyway: leave --subgraphs out")
     if options.machines > 1:
         _check_machines(on, options, machines)
     if contiguous and not options.contiguous:

@@ -128,7 +128,7 @@ KERNEL = {"op": "Conv", "whole_s": 1e-3, "splits": {"1": [1e-4, 9e-4]}, "error":
         (put({"C": KERNEL | {"whole_s": None}}, "units", "cpu", "kernels"), rf"C.whole_s: {NUMBER} None$"),
         (
             put({"conv": [0, 0]}, "units", "cpu", "gains"),
-            r"gains: 'conv' is no pair of kinds, such as conv>activation$",
+            r"gains: 'conv' is no pair of kinds, such as conv>activation, or of signatures$",
         ),
         (put({"conv>gru": [0, 0]}, "units", "cpu", "gains"), r"gains: 'conv>gru' is no pair of kinds"),
         (put({"conv>pool": [0, -1]}, "units", "cpu", "gains"), rf"gains.conv>pool: {NUMBER} -1$"),

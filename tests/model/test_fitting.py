@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -227,8 +228,24 @@ def test_kinds_that_were_not_measured_are_as_much_slower_as_the_others(graph: Gr
 
 def test_pairs_that_were_not_seen_gain_what_edges_do_on_average(graph: Graph) -> None:
     gains = fit({graph.name: graph}, calibration(graph, device(graph)), DECLARED).unit.gains
-    assert len(gains) == len(PARTNERS) ** 2
+    measured = {edge.name for edges in Network(graph).edges for edge in edges}
+    assert gains.keys() == measured | {f"{maker}>{reader}" for maker in PARTNERS for reader in PARTNERS}
     assert 1e-6 < gains["lrn>softmax"][0] < 1e-5
+
+
+def test_edges_of_one_pair_of_kinds_may_gain_what_they_do(graph: Graph) -> None:
+    """Half of the edges of the commonest pair fuse, the other half do not: a run of the whole network tells."""
+    real = device(graph)
+    (pair, _), edges = (
+        Counter(e.pair for of in Network(graph).edges for e in of).most_common(1)[0],
+        Network(graph).edges,
+    )
+    names = sorted({edge.name for of in edges for edge in of if edge.pair == pair})
+    fused = dict.fromkeys(names[: len(names) // 2], (3 * real.gains[pair][0], 3 * real.gains[pair][1]))
+    odd = replace(real, gains=real.gains | fused)
+    found = fit({graph.name: graph}, calibration(graph, odd), DECLARED).unit
+    parts = [whole(graph, layer) for layer in range(len(graph.layers))]
+    assert predict(graph, parts, found) == pytest.approx(predict(graph, parts, odd), rel=0.02)
 
 
 def test_a_network_is_also_judged_by_a_fit_to_the_others(graph: Graph) -> None:

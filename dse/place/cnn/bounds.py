@@ -9,6 +9,7 @@ from dse.evaluation import ANALYTICAL, BOTH, SIMULATOR
 from dse.place.cnn.chains import chains, team
 from dse.place.cnn.cuts import MOST_STEPS, line, places
 from dse.place.cnn.kinds import alike, counts, least_of, merged
+from dse.place.cnn.limits import FREE, Limits
 from dse.place.cnn.relaxed import largest_bound, parts, path_bound, work_bound
 from dse.place.cnn.shared import shared_loads
 from dse.place.cnn.wires import wires
@@ -39,13 +40,18 @@ def proven(best: dict[str, float], below: dict[str, float]) -> dict[str, Proven]
     return {objective: Proven(best[objective], bound) for objective, bound in below.items()}
 
 
-def bounds(chromosome: Chromosome, costs: CostArrays, evaluator: str = ANALYTICAL) -> dict[str, float]:
-    """Seconds by objective that no mapping of the chromosome goes below, as ``EVALUATORS`` score (both: a front)."""
+def bounds(
+    chromosome: Chromosome, costs: CostArrays, evaluator: str = ANALYTICAL, limits: Limits = FREE
+) -> dict[str, float]:
+    """Seconds by objective that no mapping of the chromosome goes below, as ``EVALUATORS`` score (both: a front).
+
+    limits: that mappings keep to; they raise the bounds of chains of whole layers
+    """
     judge = SIMULATOR if evaluator == BOTH else evaluator
     splits = most_parts(chromosome)
     found = relaxed(chromosome, costs, splits)
     if splits == 1 and chromosome.coding.kind != NAIVE:
-        on = line(chromosome, costs)
+        on = line(chromosome, costs, limits)
         chained = {"latency_s": on.latency()[0], "period_s": on.period(judge)}
         found = {objective: max(value, chained[objective]) for objective, value in found.items()}
     elif chromosome.coding.kind != NAIVE:

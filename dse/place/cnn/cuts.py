@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dse.chromosomes import NAIVE, Chromosome
 from dse.place.cnn.chains import Stages, Team, chains, in_pairs, soonest, team
 from dse.place.cnn.kinds import Kinds, alike, counts, least_of, merged
+from dse.place.cnn.limits import FREE, Limits
 from dse.place.cnn.relaxed import Parts, critical, done, edges, given_back, parts
 from dse.place.cnn.shared import pair_loads
 from dse.place.cnn.stretches import Stretches, last_read, stretches
@@ -26,7 +27,8 @@ HALVINGS = 14
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A network as a line of stretches, on a platform. Tables by group of kinds, see ``merged``; inf: it does not fit.
+    """A network as a line of stretches, on a platform. Tables by group of kinds, see ``merged``; inf: it does not fit,
+    or goes beyond a limit.
 
     cuts: (m+1,) layers; s: by kind, not by group
     """
@@ -39,16 +41,34 @@ class Line:
     kinds: Kinds
     groups: list[Kinds]
     team: Team
+    limits: Limits = FREE
 
     @property
     def _first(self) -> list[int]:
         return [kind[0] for kind in self.kinds]
 
     def _table(self, of: Floats) -> Floats:
-        """By group, inf where the weights of a stretch do not fit."""
-        memory, capacity = self.costs.memory[self._first], self.costs.capacity[self.costs.pool[self._first]]
-        held = self.s.weights[None] * memory[:, 0, None, None] + memory[:, 3, None, None]
-        return least_of(np.where(held > capacity[:, None, None], np.inf, of), self.kinds, self.groups)
+        """By group, inf where a stretch cannot be: its weights do not fit, or what it takes at least is too much."""
+        of = np.where(self._held > self._room[:, None, None], np.inf, of)
+        of = np.where(self._joules > self.limits.energy_j, np.inf, of)
+        return least_of(of, self.kinds, self.groups)
+
+    @property
+    def _room(self) -> Floats:
+        """(C,) bytes, of a device."""
+        return np.minimum(self.costs.capacity[self.costs.pool[self._first]], self.limits.memory_bytes)
+
+    @property
+    def _held(self) -> Floats:
+        """(C, m+1, m+1) resident bytes of a rank with one segment and weights."""
+        memory = self.costs.memory[self._first]
+        return self.s.held + (memory[:, 2] + memory[:, 3])[:, None, None]
+
+    @property
+    def _joules(self) -> Floats:
+        """(C, m+1, m+1) of computing and of messages, at least."""
+        wires = [self.s.into @ self.w.into[device] + self.s.out @ self.w.out[device] for device in self._first]
+        return self.s.joules + np.array(wires) * self.costs.communication_w[self._first][:, None, None]
 
     def busy(self, evaluator: str) -> Floats:
         """Seconds a frame of a device or link."""
@@ -134,13 +154,13 @@ def _after(g: GraphArrays, p: Parts) -> Floats:
     return found
 
 
-def line(chromosome: Chromosome, costs: CostArrays) -> Line:
+def line(chromosome: Chromosome, costs: CostArrays, limits: Limits = FREE) -> Line:
     """A network's stretches on a platform."""
     cuts, w = places(chromosome), wires(costs)
     kinds = alike(costs, w)
     groups = merged(kinds, costs, MOST_STEPS / len(cuts) ** 2)
     s = stretches(chromosome.g, costs, cuts, [kind[0] for kind in kinds])
-    return Line(chromosome, costs, cuts, s, w, kinds, groups, team(counts(groups)))
+    return Line(chromosome, costs, cuts, s, w, kinds, groups, team(counts(groups)), limits)
 
 
 def places(chromosome: Chromosome) -> Ints:

@@ -11,16 +11,18 @@ from dse.chromosomes import Chromosome
 from dse.evaluation import ANALYTICAL, SIMULATOR, evaluate
 from dse.place.cnn.chains import Stages, chains
 from dse.place.cnn.cuts import Line, line
+from dse.place.cnn.limits import FREE, Limits
 from model.costs import CostArrays
 
 
-def seeds(chromosome: Chromosome, costs: CostArrays) -> NDArray[np.int64]:
+def seeds(chromosome: Chromosome, costs: CostArrays, limits: Limits = FREE) -> NDArray[np.int64]:
     """``(k, n_genes)`` chains of whole layers with the least period and latency, for every number of devices.
 
     Where the chromosome has a second row, chains with pairs of devices that share their heavy layers, too.
-    Those that a chromosome cannot express or that need more memory than there is are left out.
+    Those that a chromosome cannot express or that need more memory than there is are left out; ``limits`` only says
+    what chains are looked for.
     """
-    on = line(chromosome, costs)
+    on = line(chromosome, costs, limits)
     rows = [chromosome.encode(*_rows(on.devices(stages))) for stages in _chains(on)]
     genes = np.array([row for row in rows if row is not None], dtype=np.int64).reshape(-1, chromosome.n_genes)
     if not len(genes):
@@ -35,7 +37,8 @@ def _rows(device: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _chains(on: Line) -> Iterator[Stages]:
-    yield on.latency()[1]
+    if quick := on.latency()[1]:
+        yield quick
     for judge in (ANALYTICAL, SIMULATOR):
         yield from chains(on.busy(judge), on.team, add=False).best(on.team)
         yield from on.pairs(judge)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from model.arrays import GraphArrays, Ints
 from model.boxes import CHANNELS
 from model.compiled import kernel, on_all_cores
-from model.costs import CostArrays, Floats
+from model.costs import HOLD, WATTS, CostArrays, Floats
 from model.lowering import Shards
 from model.spending import seconds_of
 
@@ -29,28 +29,30 @@ class Stretches(NamedTuple):
 
     seconds: (C, m+1, m+1) they take; until: (C, m+1, m+1) up to the last one that layer ``cuts[b]`` reads, 0: none
     into, out: (m+1, m+1, 2) how many tensors come in and go out at least, and their bytes
-    weights: (m+1, m+1) bytes
+    joules: (C, m+1, m+1) of computing; held: (C, m+1, m+1) resident bytes of their weights
     """
 
     seconds: Floats
     until: Floats
     into: Floats
     out: Floats
-    weights: Floats
+    joules: Floats
+    held: Floats
 
 
 def stretches(g: GraphArrays, c: CostArrays, cuts: Ints, devices: list[int]) -> Stretches:
     """Of all pairs of cuts. cuts: (m+1,) rising layers, the first 0 and the last ``n_layers``"""
     tables = (len(devices), len(cuts), len(cuts))
-    seconds, until = np.zeros(tables), np.zeros(tables)
+    seconds, until, joules = np.zeros(tables), np.zeros(tables), np.zeros(tables)
     last, (behind, last_use) = last_read(g, cuts), _news(g)
     for k, device in enumerate(devices):
-        known = (g, _on_one(g, device), c, device, cuts, last, behind, last_use, seconds[k], until[k])
+        known = (g, _on_one(g, device), c, device, cuts, last, behind, last_use, seconds[k], until[k], joules[k])
         on_all_cores(partial(_time, *known), len(cuts) - 1, ROWS_AT_ONCE)
     layers = slice(g.n_inputs, g.n_inputs + g.n_layers)
     bytes_of = c.cut_bytes[layers, CHANNELS] + c.kept_bytes[layers, CHANNELS]
-    so_far = np.concatenate(([0.0], np.cumsum(bytes_of)))[cuts]
-    return Stretches(seconds, until, *_crossing(g, cuts), weights=so_far[None, :] - so_far[:, None])
+    resident = bytes_of[:, None] * c.work[layers][:, devices, HOLD]
+    so_far = np.vstack((np.zeros(len(devices)), np.cumsum(resident, axis=0)))[cuts].T
+    return Stretches(seconds, until, *_crossing(g, cuts), joules, so_far[:, None, :] - so_far[:, :, None])
 
 
 def last_read(g: GraphArrays, cuts: Ints) -> Ints:
@@ -80,6 +82,7 @@ def _time(
     last_use: Ints,
     seconds: Floats,
     until: Floats,
+    joules: Floats,
     first: int,
     stop: int,
 ) -> None:
@@ -87,18 +90,20 @@ def _time(
     for a in range(first, stop):
         for b in range(a + 1, len(cuts)):
             begin, end = g.n_inputs + cuts[a], g.n_inputs + cuts[b]
-            since, spent, total = -1, 0.0, 0.0
+            since, spent, total, energy = -1, 0.0, 0.0, 0.0
             for task in range(begin, end):
                 if since < 0 or behind[task] < begin:
                     since, spent = task, 0.0
                 added = seconds_of(g, s, c, task, 1.0, device, since, spent)
                 spent += added
                 total += added
+                energy += added * c.work[task, device, WATTS]
                 if task == g.n_inputs + last[b]:
                     until[a, b] = total
                 if last_use[task] >= end:
                     since = -1
             seconds[a, b] = total
+            joules[a, b] = energy
 
 
 def _news(g: GraphArrays) -> tuple[Ints, Ints]:

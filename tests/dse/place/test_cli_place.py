@@ -13,6 +13,7 @@ from dse.place import split
 from dse.place.methods import METHODS, PERIOD
 from dse.place.workload import Workload
 from tests.command import done, dse
+from tests.tiny_cnn import save, six_layers
 
 HEAD = {"maxSizePerFPGA": 30, "maxFPGAs": 2, "maxCPUs": 1}
 NODES = [{"id": 10 * k, "supportedOnFpga": 1, "fpgaLatency": 4, "cpuLatency": 9, "size": 5} for k in range(1, 7)]
@@ -131,3 +132,72 @@ def test_a_workload_that_cannot_be_split_is_told(tmp_path: Path) -> None:
     assert "there are no nodes" in found.sentences[0]
     found = dse("place", "--workload", tmp_path / "none.json")
     assert "there is no such workload" in found.sentences[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--replicate", "1e9", "--method", "ip", "--non-contiguous"), "leave --replicate out, or take --method dp"),
+        (("--replicate", "1e9", "--objective", "latency"), "leave --replicate out, or take --method dp"),
+        (("--subgraphs", "2"), "leave --subgraphs out"),
+    ],
+)
+def test_what_a_method_does_not_know_is_refused(tmp_path: Path, words: tuple[str, ...], sentence: str) -> None:
+    said = dse("place", "--workload", written(tmp_path), *words)
+    assert (said.code, said.out) == (2, "")
+    assert sentence in said.sentences[0]
+
+
+PLATFORM = "a, address=localhost, slots=0\nb, address=localhost, slots=1\n"
+
+
+@pytest.fixture
+def six(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ...]:
+    """A folder to be in, with a CNN and a platform; and the words that name them."""
+    monkeypatch.chdir(tmp_path)
+    save(tmp_path, six_layers(), "six.onnx")
+    (tmp_path / "p.txt").write_text(PLATFORM)
+    return "--cnn", "six.onnx", "--platform", "p.txt"
+
+
+@pytest.mark.parametrize("objective", ["period", "latency"])
+def test_a_cnn_is_placed_by_a_mapping_like_any_other(six: tuple[object, ...], objective: str) -> None:
+    body = json.loads(done("place", *six, "--objective", objective, "--out", "m.json", "--json"))
+    priced = json.loads(done("price", *six, "--mapping", "m.json", "--json"))
+    assert json.loads(Path("m.json").read_text()) == body["mapping"]
+    assert body["proven"]["bound"] <= body["proven"]["best"] == body[f"{objective}_s"]
+    assert priced["memory_bytes"] == pytest.approx(body["memory_bytes"])
+    said = done("place", *six, "--objective", objective)
+    assert "above what any mapping of this kind could reach" in said
+    assert "keep the mapping with --out FILE" in said
+
+
+def test_no_device_of_a_cnn_exceeds_what_it_may_take(six: tuple[object, ...]) -> None:
+    free = json.loads(done("place", *six, "--objective", "latency", "--json"))
+    less = free["energy_j"] * 0.999
+    bound = json.loads(done("place", *six, "--objective", "latency", "--max-energy", less, "--json"))
+    assert bound["energy_j"] <= less
+    assert bound["latency_s"] >= free["latency_s"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((), "name one thing to place: --cnn with --platform, or --workload"),
+        (("--cnn", "six.onnx"), "--cnn needs the devices that it is placed on: add --platform"),
+        (
+            ("--cnn", "six.onnx", "--platform", "p.txt", "--replicate", 5),
+            "--replicate: says nothing with --cnn; leave it",
+        ),
+        (("--workload", "x.json", "--max-memory", "1GB"), "--max-memory: says nothing with --workload; leave it out"),
+        (("--cnn", "six.onnx", "--platform", "p.txt", "--max-memory", "1"), "--max-memory: '1' has no unit"),
+        (
+            ("--cnn", "six.onnx", "--platform", "p.txt", "--max-memory", "1kB"),
+            "at most 0.001 MB a device: the least is",
+        ),
+    ],
+)
+def test_what_cannot_be_placed_is_said(six: tuple[object, ...], words: tuple[object, ...], sentence: str) -> None:
+    said = dse("place", *words)
+    assert (said.code, said.out) == (2, "")
+    assert sentence in " ".join(said.sentences)

@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 from dse.chromosomes import KINDS
 from dse.evaluation import ANALYTICAL, OBJECTIVES, SIMULATOR, evaluate
 from dse.place.cnn.bounds import Proven, bounds
-from dse.show import _proven
+from dse.place.cnn.limits import Limits
+from dse.show import proven_line
 from runtime.bench import FRAMES
 from tests.dse.place.cnn.drawn import drawn, genes
 from tests.tiny_cnn import examples
 
 SEEDS = st.integers(0, 2**32 - 1)
 MAPPINGS = 60
-LATENCY, PERIOD = OBJECTIVES.index("latency_s"), OBJECTIVES.index("period_s")
+LATENCY, ENERGY, MEMORY, PERIOD = range(len(OBJECTIVES))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -31,6 +32,24 @@ def test_no_mapping_that_fits_goes_below(kind: str, evaluator: str, seed: int) -
     scores = scores[excess <= 0]
     assert (scores[:, LATENCY] >= below["latency_s"]).all()
     filling = scores[:, LATENCY] / FRAMES if evaluator == SIMULATOR else 0.0  # a stream that is short
+    assert (scores[:, PERIOD] + filling >= below["period_s"]).all()
+
+
+@pytest.mark.parametrize("evaluator", [ANALYTICAL, SIMULATOR])
+@examples(40)
+@given(seed=SEEDS, energy=st.floats(0, 1), memory=st.floats(0, 1))
+def test_no_mapping_that_keeps_to_limits_goes_below_the_bound_with_them(
+    evaluator: str, seed: int, energy: float, memory: float
+) -> None:
+    code, costs = drawn(seed, "vertical")
+    scores, _ = evaluate(code, costs, genes(np.random.default_rng(seed), code, MAPPINGS), evaluator)
+    limits = Limits(*(float(np.quantile(scores[:, k], q)) for k, q in ((ENERGY, energy), (MEMORY, memory))))
+    free, below = bounds(code, costs, evaluator), bounds(code, costs, evaluator, limits)
+    assert all(below[objective] >= free[objective] * (1 - 1e-6) for objective in free)
+    scores = scores[limits.kept(scores)]
+    assert len(scores) or min(energy, memory) < 1
+    assert (scores[:, LATENCY] >= below["latency_s"]).all()
+    filling = scores[:, LATENCY] / FRAMES if evaluator == SIMULATOR else 0.0
     assert (scores[:, PERIOD] + filling >= below["period_s"]).all()
 
 
@@ -50,6 +69,6 @@ def test_a_gap_is_a_part_of_the_bound_and_never_below_nothing() -> None:
 
 
 def test_a_period_of_a_short_stream_below_the_bound_is_told_as_such() -> None:
-    assert "at most 50% above" in _proven("period_s", Proven(1.5e-3, 1e-3))
-    assert "in a long stream no mapping takes less than 1 ms" in _proven("period_s", Proven(0.99e-3, 1e-3))
-    assert "nothing is known" in _proven("period_s", Proven(1.0, 0.0))
+    assert "at most 50% above" in proven_line("period_s", Proven(1.5e-3, 1e-3))
+    assert "in a long stream no mapping takes less than 1 ms" in proven_line("period_s", Proven(0.99e-3, 1e-3))
+    assert "nothing is known" in proven_line("period_s", Proven(1.0, 0.0))

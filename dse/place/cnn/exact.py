@@ -1,0 +1,66 @@
+"""The best way to place a CNN on a platform, and how far from it one may be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dse.chromosomes import Chromosome
+from dse.evaluation import OBJECTIVES, evaluate
+from dse.place.cnn.bounds import Proven, bounds
+from dse.place.cnn.limits import FREE, Limits
+from dse.place.cnn.seeds import seeds
+from dse.results import shown
+from model.costs import CostArrays, Floats
+from model.mapping import Mapping
+from runtime.errors import CleaveError
+
+TIGHTER = (1.0, 0.9, 0.8, 0.65, 0.5)
+"""Parts of a limited memory that chains are looked for in: what they take besides weights is known only then."""
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """The best that was found. scores: (4,), see ``OBJECTIVES``"""
+
+    mapping: Mapping
+    scores: Floats
+    objective: str
+    proven: Proven
+
+
+def exact(chromosome: Chromosome, costs: CostArrays, objective: str, evaluator: str, limits: Limits = FREE) -> Exact:
+    """The mapping with the least ``objective`` (one of ``OBJECTIVES``, a time) that keeps to limits.
+
+    Exact where all layers are whole and memory does not bind, but for chains whose time is only known to a bound.
+    ``CleaveError`` where no mapping that was found keeps to them.
+    """
+    genes = candidates(chromosome, costs, limits)
+    if not len(genes):
+        raise CleaveError("no mapping fits the memory of these devices")
+    scores = evaluate(chromosome, costs, genes, evaluator)[0]
+    kept = np.flatnonzero(limits.kept(scores))
+    if not len(kept):
+        raise CleaveError(*_beyond(limits, scores))
+    best = kept[np.argmin(scores[kept, OBJECTIVES.index(objective)])]
+    value = float(scores[best, OBJECTIVES.index(objective)])
+    below = bounds(chromosome, costs, evaluator, limits)[objective]
+    return Exact(chromosome.decode(genes[best]), scores[best], objective, Proven(value, below))
+
+
+def candidates(chromosome: Chromosome, costs: CostArrays, limits: Limits) -> NDArray[np.int64]:
+    """``(n, n_genes)``, also some that keep to no limits: they tell what can be had."""
+    tried = dict.fromkeys([FREE, *(limits.tightened(part) for part in TIGHTER)])
+    return np.unique(np.vstack([seeds(chromosome, costs, each) for each in tried]), axis=0)
+
+
+def _beyond(limits: Limits, scores: Floats) -> list[str]:
+    """What is the least that was found of what is limited."""
+    least = scores[:, [OBJECTIVES.index(name) for name in limits._fields]].min(axis=0)
+    return [
+        f"no mapping was found with at most {shown(name, most)} a device: the least is {shown(name, found)}"
+        for name, most, found in zip(limits._fields, limits, least, strict=True)
+        if found > most
+    ] or ["no mapping was found that keeps to both limits; raise one of them"]
