@@ -124,7 +124,7 @@ class UnitCost:
     memory_weights, memory_activations, memory_buffers: resident bytes a byte of each
     memory_bias_bytes: of a rank that does nothing: interpreter, libraries
     memory_kinds: by kind of layer, in place of ``memory_weights``: kernels keep weights as they need them, and more
-    memory_largest: resident bytes a byte of the weights of the segment that has most, while its session is opened
+    memory_opening: resident bytes a byte of the weights that are there twice while sessions are opened (``spending``)
     send_s, receive_s: processor time of a message, LogGP's overhead; send_s_per_byte, receive_s_per_byte: of a byte
     gap_s: of the link, between two messages; 0: unknown, like the four before
     late_s, late_s_per_byte: of a message: it is noticed later than it came, see ``runtime.communicator.wait``
@@ -165,7 +165,7 @@ class UnitCost:
     wake_s: float = 0.0
     wake_s_per_byte: float = 0.0
     memory_kinds: dict[str, float] = field(default_factory=dict)
-    memory_largest: float = 0.0
+    memory_opening: float = 0.0
 
     def gain(self, edge: str, pair: str) -> tuple[float, float]:
         """What an edge saves, by its pairs of signatures and of kinds: seconds, and seconds a byte."""

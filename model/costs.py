@@ -39,7 +39,7 @@ class CostArrays(NamedTuple):
                    by which what it computes takes longer
     gap: (D,) seconds of a device's link for a message
     memory: (D, 5) resident bytes a byte of activations and of buffers, bytes of a rank and of each of its segments,
-            and, while it is opened, a byte of the weights of the segment that has most
+            and a byte of the weights that are there twice while sessions are opened
     communication_w: (D,); pool: (D,); capacity: (P,) bytes, inf where not stated
     """
 
@@ -111,7 +111,7 @@ def _memory(unit: coefficients.UnitCost) -> list[float]:
         unit.memory_buffers,
         unit.memory_bias_bytes,
         unit.memory_segment_bytes,
-        unit.memory_largest,
+        unit.memory_opening,
     ]
 
 

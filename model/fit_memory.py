@@ -18,10 +18,10 @@ LIKELY, DOUBT = 1.0, 0.5
 """Before anything is measured, and its standard error: resident bytes a byte of weights, activations and buffers. Runs
 of one network on one device have the same weights and activations again and again and cannot tell them from what any
 network takes; what they leave open stays near this."""
-ACTIVATIONS, BUFFERS, SESSION, FIRST, LARGEST = "activations", "buffers", "session", "first session", "largest"
-OTHERS = {ACTIVATIONS: (1.0, 0.5), BUFFERS: (1.0, 0.25), SESSION: (0.2, 0.5), FIRST: (10.0, 10.0), LARGEST: (0.5, 0.5)}
-"""The same of all else: MB of each session, and of the first; bytes a byte of the weights of the largest segment,
-which are there twice while its session is opened."""
+ACTIVATIONS, BUFFERS, SESSION, FIRST, OPENING = "activations", "buffers", "session", "first session", "opening"
+OTHERS = {ACTIVATIONS: (1.0, 0.5), BUFFERS: (1.0, 0.25), SESSION: (0.2, 0.5), FIRST: (10.0, 10.0), OPENING: (1.0, 0.5)}
+"""The same of all else: MB of each session, and of the first; bytes a byte of the weights that are there twice while a
+session is opened."""
 RELATIVE = 0.005
 """Standard error of a rank's memory."""
 
@@ -45,7 +45,7 @@ def fit_memory(ranks: Sequence[Footing], unit: UnitCost) -> tuple[UnitCost, floa
         memory_activations=x.pop(ACTIVATIONS),
         memory_buffers=x.pop(BUFFERS),
         memory_segment_bytes=x.pop(SESSION) * MB,
-        memory_largest=x.pop(LARGEST),
+        memory_opening=x.pop(OPENING),
         memory_weights=x.pop("", LIKELY),
         memory_kinds=x,
     )
@@ -70,10 +70,10 @@ def _held(rank: Footing) -> dict[str, float]:
         BUFFERS: rank.buffers_bytes,
         SESSION: rank.segments * MB,
         FIRST: min(rank.segments, 1) * MB,
-        LARGEST: rank.largest_bytes,
+        OPENING: rank.opening_bytes,
     }
 
 
 def _peak(rank: Footing) -> float:
     """Resident bytes at most, without what a benchmark alone has: frames that are made before they are needed."""
-    return float(rank.peak_bytes - (rank.memory.input_bytes if rank.memory else 0))
+    return float(rank.memory.without_input(rank.peak_bytes) if rank.memory else rank.peak_bytes)

@@ -14,10 +14,10 @@ from model.samples import PartOf
 
 @dataclass(frozen=True)
 class Held:
-    """Bytes of weights on a device. by_kind: of layers; largest_bytes: of the segment that has most"""
+    """Bytes of weights on a device. by_kind: of layers; opening_bytes: see ``spending.OPENING``"""
 
     by_kind: dict[str, float]
-    largest_bytes: float
+    opening_bytes: float
 
 
 class Weights:
@@ -28,13 +28,16 @@ class Weights:
         self._cut, self._kept = (table[g.n_inputs :] for table in costs.weights(graph, g))
 
     def held(self, segments: Sequence[Sequence[PartOf]]) -> Held:
-        """Of the segments of one rank."""
+        """Of the segments of one rank, in the order in which they are opened."""
         by_kind: dict[str, float] = {}
         for part in (part for parts in segments for part in parts):
             kind = coefficients.kind(self.graph, self.graph.layers[part.layer])
             by_kind[kind] = by_kind.get(kind, 0.0) + self._of(part)
-        largest = max((sum(map(self._of, parts)) for parts in segments), default=0.0)
-        return Held({kind: size for kind, size in by_kind.items() if size}, largest)
+        so_far, most = 0.0, 0.0
+        for sizes in ([self._of(part) for part in parts] for parts in segments):
+            so_far += sum(sizes)
+            most = max(most, so_far + max(sizes, default=0.0))
+        return Held({kind: size for kind, size in by_kind.items() if size}, most - so_far)
 
     def _of(self, part: PartOf) -> float:
         share = (part.stop - part.start) / extent(self.graph, self.graph.layers[part.layer], part.axis)

@@ -87,7 +87,7 @@ class Footing:
     peak_bytes, memory: resident, as the rank itself says
     processor_s:   processor time of a frame, mean
     weights_of:    of ``weights_bytes`` those of each kind of layer; empty: unknown
-    largest_bytes: weights of the segment that has most
+    opening_bytes: weights that are there twice while sessions are opened, see ``spending.OPENING``
     yardstick_s: how fast its processor was, by ``runtime.yardstick``; None: unknown
     energy_j, energy_time_s: what a meter says that its host took for a frame, and in how long; None: none was read
     """
@@ -102,7 +102,7 @@ class Footing:
     memory: Memory | None
     processor_s: float
     weights_of: dict[str, float] = field(default_factory=dict)
-    largest_bytes: float = 0.0
+    opening_bytes: float = 0.0
     yardstick_s: float | None = None
     energy_j: float | None = None
     energy_time_s: float | None = None

@@ -16,8 +16,10 @@ from model.compiled import allocating, inlined, kernel
 from model.costs import GAIN, HOLD, JOIN, SPLIT, WATTS, WHOLE, CostArrays, Floats
 from model.lowering import Messages, Room, Shards, alone
 
-COMPUTE, COMMUNICATE, WAIT, ENERGY, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY, LARGEST = range(9)
-"""Columns of an account: seconds, seconds, seconds, joules, bytes; LARGEST: weights of the segment that has most."""
+COMPUTE, COMMUNICATE, WAIT, ENERGY, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY, OPENING = range(9)
+"""Columns of an account: seconds, seconds, seconds, joules, bytes; OPENING: weights that are there twice while sessions
+are opened, as far as what is opened later does not take their place. A kernel keeps weights as it wants them: until the
+next ones of its session, those of the file are there, too."""
 COLUMNS = 9
 
 
@@ -30,7 +32,7 @@ class Ledger(NamedTuple):
     account: (D, COLUMNS) what each device spends, see the column names
     segments: (D,) how many
     alive: (D,) bytes held; since: (D,) shard that the open segment began with, -1: there is none; spent, opened: (D,)
-           seconds and bytes of weights in it so far (scratch)
+           its seconds and the bytes of its largest weights so far (scratch)
     """
 
     seconds: Floats
@@ -168,8 +170,8 @@ def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, s
     weights = c.cut_bytes[task, kind] * share + c.kept_bytes[task, kind]
     a[WEIGHTS] += weights
     a[MEMORY] += weights * c.work[task, device, HOLD]
-    out.opened[device] += weights
-    a[LARGEST] = max(a[LARGEST], out.opened[device])
+    out.opened[device] = max(out.opened[device], weights)
+    a[OPENING] = max(a[OPENING], a[WEIGHTS] + out.opened[device])
     alive = out.alive[device]
     for tensor in range(g.tensor_ptr[task], g.tensor_ptr[task + 1]):
         alive += g.tensor_bytes[ix(tensor)] * _made(kind, share)
@@ -261,7 +263,8 @@ def settle(c: CostArrays, out: Ledger) -> None:
         if a[COMPUTE] + a[COMMUNICATE] + a[ACTIVATIONS] > 0:
             k = c.memory[device]
             a[MEMORY] += a[ACTIVATIONS] * k[0] + a[BUFFERS] * k[1] + k[2]
-            a[MEMORY] += out.segments[device] * k[3] + a[LARGEST] * k[4]
+            a[OPENING] -= a[WEIGHTS]
+            a[MEMORY] += out.segments[device] * k[3] + a[OPENING] * k[4]
 
 
 @inlined

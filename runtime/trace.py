@@ -14,6 +14,8 @@ VERSION = 2
 INPUT, COMPUTE, WAIT, SEND = "input", "compute", "wait", "send"
 MEASURED, ESTIMATE = "measured", "estimate"
 """Where an energy comes from: a meter, or declared watts times measured time."""
+NOISE_BYTES = 2_000_000
+"""A peak so far above what is there at the end was before."""
 PREDICTED = "predicted"
 """In place of measured: what a trace says that a simulator made."""
 
@@ -64,6 +66,11 @@ class Memory:
     segments_bytes: int
     input_bytes: int
     frames_bytes: int
+
+    def without_input(self, peak_bytes: int) -> int:
+        """The peak of a rank whose frames come one by one. One that came and went before its input was made stays."""
+        rest = peak_bytes - sum(asdict(self).values())
+        return peak_bytes if rest > NOISE_BYTES else peak_bytes - self.input_bytes
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ WORST = 5
 class Row:
     """One mapping. Seconds and bytes, by model; busy: computing, of all ranks together; memory: the largest rank's,
     without frames that only the measurement keeps; slower: how many times as long processors took as in the
-    calibration, by ``runtime.yardstick``, each rank as much as it computes."""
+    calibration, by ``runtime.yardstick``, each rank as much as it computes; mapping: as ``front.json`` has it."""
 
     network: str
     way: str
@@ -55,6 +55,7 @@ class Row:
     measured_busy: float
     slower: float
     load: float
+    mapping: str
 
 
 def table(rows: list[Row]) -> Iterator[str]:

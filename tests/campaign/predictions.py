@@ -2,7 +2,7 @@
 
     python -m tests.campaign.predictions --platform calibrated/local2.txt [--networks alexnet …] [--mappings 60]
                                          [--ranks 2 4] [--frames 20] [--out rows.csv] [--plot FILE.png]
-                                         [--measured rows.csv --drawn-by PLATFORM] [--unseen] [OPTION …]
+                                         [--measured rows.csv] [--unseen] [OPTION …]
 
 For each network so many mappings, in turn random (a device a layer), vertical (stretches of layers), hybrid (stretches,
 and some layers split by channels) and from the front of a short search; each on two or more devices of the platform;
@@ -12,8 +12,7 @@ Each becomes a bundle that ``dse bench`` runs, here or on hosts: what follows th
 model, the simulator and the thesis' equations (Eq. 4.7 to 4.10, one coefficient a kind of layer) the mean relative
 error and Spearman's rank correlation (and "as usual": what was measured, divided by how much slower processors were
 than in the calibration), the thesis' own figures, and what misses most. ``--out`` also resumes.
-``--measured`` takes the measurements of an earlier call and predicts them anew, by another calibration, say one without
-the network itself: then ``--drawn-by`` is the platform that the mappings were drawn with (fronts depend on it).
+``--measured`` takes mappings and measurements of an earlier call and predicts them anew, by another calibration, say.
 ``--unseen`` predicts each network by what the calibration measured of all other ones, from its ``samples.jsonl``.
 """
 
@@ -38,6 +37,7 @@ from codegen.bundle import write_bundle
 from dse.calibrate.command import SAMPLES
 from dse.calibrate.speeds import YARDSTICKS
 from dse.inputs import Cnn, read_cnn
+from dse.results import compact, from_compact
 from model.coefficients import load
 from model.graph import Graph
 from model.mapping import Mapping
@@ -46,6 +46,7 @@ from model.priced import Priced, priced
 from model.simulated import simulated
 from model.spending import COMPUTE, MEMORY
 from runtime.bench import WARMUP, bench
+from runtime.trace import Memory
 from tests.campaign.accuracy import MODELS, OF, Row, draw_plot, misses, table
 from tests.campaign.drawings import Drawing, alone
 from tests.command import done
@@ -69,24 +70,41 @@ def measured(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int, access
         return json.loads(done("bench", bundle, *access, "--frames", frames, "--json"))
 
 
-def row(drawing: Drawing, number: int, frames: int, access: list[str], platform: Platform, known: Row | None) -> Row:
-    """Predict a mapping, run it, and put both beside each other. known: it was run already"""
-    cnn = drawing.cnn
-    way, mapping = drawing.mapping(number)
-    found = simulated(cnn.graph, platform, mapping, WARMUP + frames, WARMUP)
-    said = [found.price, found.analytical, thesis(cnn.graph, platform, mapping)]
-    load_1 = os.getloadavg()[0]
-    if known:
-        names = [f"{model}_{of}" for model in MODELS for of in OF]
-        return replace(known, **dict(zip(names, [x for price in said for x in _figures(price)], strict=True)))
+def row(cnn: Cnn, platform: Platform, number: int, way: str, mapping: Mapping, frames: int, access: list[str]) -> Row:
+    """Predict a mapping, run it, and put both beside each other."""
+    said, load_1 = predicted(cnn, platform, mapping, frames), os.getloadavg()[0]
     body = measured(cnn, platform, mapping, frames, access)
-    peak = max(rank["peak_bytes"] - rank["memory"]["input_bytes"] for rank in body["ranks"])
+    peak = max(Memory(**rank["memory"]).without_input(rank["peak_bytes"]) for rank in body["ranks"])
     busy = sum(rank["compute_s"] for rank in body["ranks"])
-    figures = [x for price in said for x in _figures(price)]
-    seen = [body["median_s"], body["period_s"], peak, busy]
+    seen = {f"measured_{of}": x for of, x in zip(OF, (body["median_s"], body["period_s"], peak, busy), strict=True)}
     return Row(
-        cnn.graph.name, way, number, len(body["ranks"]), *figures, *seen, slower(platform, body["ranks"]), load_1
+        network=cnn.graph.name,
+        way=way,
+        number=number,
+        ranks=len(body["ranks"]),
+        slower=slower(platform, body["ranks"]),
+        load=load_1,
+        mapping=json.dumps(compact(cnn.graph, mapping), separators=(",", ":")),
+        **said,
+        **seen,
     )
+
+
+def again(cnn: Cnn, platform: Platform, row: Row, frames: int) -> Row:
+    """The same measurement with other predictions."""
+    mapping = from_compact(cnn.graph, json.loads(row.mapping))
+    return replace(row, **predicted(cnn, platform, mapping, frames))
+
+
+def predicted(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int) -> dict[str, float]:
+    """Fields of a row, by all models."""
+    found = simulated(cnn.graph, platform, mapping, WARMUP + frames, WARMUP)
+    said = (found.price, found.analytical, thesis(cnn.graph, platform, mapping))
+    return {
+        f"{model}_{of}": x
+        for model, price in zip(MODELS, said, strict=True)
+        for of, x in zip(OF, _figures(price), strict=True)
+    }
 
 
 def slower(platform: Platform, ranks: list[dict[str, Any]]) -> float:
@@ -121,6 +139,7 @@ def read(file: Path | None) -> list[Row]:
         return [Row(*(KINDS[f.type](line[f.name]) for f in fields(Row))) for line in csv.DictReader(text)]
 
 
+csv.field_size_limit(1 << 24)  # a mapping is long
 KINDS: dict[Any, Callable[[str], Any]] = {"str": str, "int": int, "float": float}
 
 
@@ -146,31 +165,33 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="all figures, as CSV; what is in it is not measured again")
     parser.add_argument("--measured", type=Path, help="rows of an earlier call, to predict again")
-    parser.add_argument("--drawn-by", help="platform of that call")
     parser.add_argument("--unseen", action="store_true", help="each network by what was measured of the others")
     parser.add_argument("--plot", type=Path, metavar="FILE.png")
     asked, access = parser.parse_known_args()
     if asked.measured and not asked.measured.is_file():
         parser.error(f"there is no file {asked.measured}")
-    platform = Platform.from_file(asked.platform)
-    drawn_by = Platform.from_file(asked.drawn_by or asked.platform)
-    measured_before = {(r.network, r.number): r for r in read(asked.measured)}
-    access = ["--platform", asked.platform, *access]
+    platform, access = Platform.from_file(asked.platform), ["--platform", asked.platform, *access]
+    cnns = {name: read_cnn(f"zoo:{name}", [], False) for name in asked.networks}
     rows = read(asked.out)
-    known = {(r.network, r.number) for r in rows}
-    drawings = [Drawing(read_cnn(f"zoo:{n}", [], False), drawn_by, asked.ranks, asked.seed) for n in asked.networks]
     with tempfile.TemporaryDirectory(prefix="cleave-") as folder:
         of = {n: unseen(n, Path(asked.platform), Path(folder) / n, access) if asked.unseen else platform
-              for n in asked.networks}  # fmt: skip
-    for number in (*alone(platform), *range(asked.mappings)):
-        for drawing in drawings:
-            if (drawing.cnn.graph.name, number) not in known:
-                before = measured_before.get((drawing.cnn.graph.name, number))
-                if before is None and asked.measured:
-                    continue
-                rows.append(row(drawing, number, asked.frames, access, of[drawing.cnn.graph.name], before))
-                print(_line(rows[-1]), flush=True)
-                write(asked.out, rows)
+              for n in cnns}  # fmt: skip
+        if asked.measured:
+            earlier = [r for r in read(asked.measured) if r.network in cnns]
+            new = (again(cnns[r.network], of[r.network], r, asked.frames) for r in earlier)
+        else:
+            drawings = {name: Drawing(cnn, platform, asked.ranks, asked.seed) for name, cnn in cnns.items()}
+            known = {(r.network, r.number) for r in rows}
+            new = (
+                row(cnns[name], of[name], number, *drawing.mapping(number), asked.frames, access)
+                for number in (*alone(platform), *range(asked.mappings))
+                for name, drawing in drawings.items()
+                if (name, number) not in known
+            )
+        for each in new:
+            rows.append(each)
+            print(_line(each), flush=True)
+            write(asked.out, rows)
     print(*table(rows), "What the simulator misses most:", *misses(rows), sep="\n")
     if asked.plot:
         draw_plot(rows, asked.plot)

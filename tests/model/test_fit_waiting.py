@@ -26,7 +26,7 @@ from model.priced import priced
 from model.samples import Arrival, Footing, PartOf, Run, Sample
 from model.segment_time import Clock, Network
 from model.simulated import simulated
-from model.spending import COMPUTE, LARGEST
+from model.spending import COMPUTE, OPENING
 from runtime.trace import Memory
 from tests.model.test_link_fit import TYPES, Truth
 from tests.tiny_cnn import graph_of, random_mapping, six_layers
@@ -128,7 +128,7 @@ def test_weights_count_as_their_kernels_keep_them_and_the_largest_once_more() ->
     draw = random.Random(1)
     unit, error = fit_memory([rank(draw) for _ in range(30)], UNIT)
     assert unit.memory_kinds == pytest.approx({"conv_im2col": 2.5, "fc": 1.1}, rel=0.03)
-    assert unit.memory_largest == pytest.approx(1.0, rel=0.05)
+    assert unit.memory_opening == pytest.approx(1.0, rel=0.05)
     assert error is not None
     assert error < 0.01
     assert json.loads(Coefficients("x", True, "", {"cpu": unit}).to_json())["units"]["cpu"]["memory_kinds"]
@@ -147,4 +147,4 @@ def test_weights_are_those_of_the_account_and_of_the_plan(graph: Graph) -> None:
             ]
             held, device = Weights(graph).held(segments), platform.index(each.device)
             assert sum(held.by_kind.values()) == pytest.approx(rows[each.device]["weights_bytes"])
-            assert held.largest_bytes == pytest.approx(price.account[device, LARGEST])
+            assert held.opening_bytes == pytest.approx(price.account[device, OPENING])
