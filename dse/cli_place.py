@@ -149,6 +149,7 @@ def _place_workload(
             how.machines,
             how.slow,
         )
+        stack.enter_context(ending.patient())
         found = methods[name](on, options)
     look = Look(on, found, objective, name, options, time.monotonic() - begin)
     body = show_placed.body(look)

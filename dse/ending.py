@@ -13,6 +13,8 @@ from runtime.errors import CleaveError
 
 _asked: list[int] = []
 """Signals that came. The exception of one that comes while an object is destroyed is lost, so it is kept here too."""
+_patient: list[bool] = []
+"""Not empty while there is work that ends by itself once it has been asked to."""
 
 
 def run(command: Callable[[], None]) -> None:
@@ -48,6 +50,29 @@ def _signals() -> Iterator[None]:
             signal.signal(number, usual[number])
 
 
+@contextmanager
+def patient() -> Iterator[None]:
+    """Inside, Ctrl-C only asks: work that looks at ``was_asked`` ends soon, with what it has. A second one ends it."""
+    _patient.append(True)
+    try:
+        yield
+    finally:
+        _patient.pop()
+        if _asked == [signal.SIGINT]:
+            _asked.clear()
+
+
+def ask() -> None:
+    """As Ctrl-C does in ``patient`` work: a library heard it alone."""
+    if _patient:
+        _asked.append(signal.SIGINT)
+
+
+def was_asked() -> bool:
+    """Whether somebody pressed Ctrl-C."""
+    return signal.SIGINT in _asked
+
+
 def _end(number: int, _: Any) -> None:
     _asked.append(number)
     sys.unraisablehook = lambda _: None  # else Python would tell of the lost exception
@@ -69,7 +94,7 @@ def stoppable() -> Iterator[None]:
 
 def leave_if_asked() -> None:
     """End the command if a signal came whose exception was lost. Long work calls it now and then."""
-    if _asked:
+    if _asked and not (_patient and _asked == [signal.SIGINT]):
         sys.exit(128 + _asked[0])
 
 

@@ -60,6 +60,14 @@ def kind(graph: Graph, layer: Layer) -> str:
     return _KIND_OF.get(layer.op, "other")
 
 
+PART = " in parts"
+
+
+def part_of(kind: str) -> str:
+    """What a kind is called where a layer is split: smaller weights leave fewer gaps in memory."""
+    return kind + PART
+
+
 def pair(graph: Graph, producer: Layer, consumer: Layer) -> str:
     """Which gain an edge between two layers of a segment has: ``conv>activation``; all convolutions are one kind."""
     return ">".join(kind(graph, layer).split("_")[0] for layer in (producer, consumer))
@@ -122,8 +130,10 @@ class UnitCost:
     layers:       by kind, all of ``KINDS``
     communication_w: drawn while sending, receiving and waiting at a join
     memory_weights, memory_activations, memory_buffers: resident bytes a byte of each
+    memory_passed: resident bytes a byte of what segments of a device pass on to one another
     memory_bias_bytes: of a rank that does nothing: interpreter, libraries
-    memory_kinds: by kind of layer, in place of ``memory_weights``: kernels keep weights as they need them, and more
+    memory_kinds: by kind of layer, or of its parts (``part_of``), in place of ``memory_weights``: kernels keep weights
+                  as they need them, and more
     memory_opening: resident bytes a byte of the weights that are there twice while sessions are opened (``spending``)
     send_s, receive_s: processor time of a message, LogGP's overhead; send_s_per_byte, receive_s_per_byte: of a byte
     gap_s: of the link, between two messages; 0: unknown, like the four before
@@ -166,6 +176,12 @@ class UnitCost:
     wake_s_per_byte: float = 0.0
     memory_kinds: dict[str, float] = field(default_factory=dict)
     memory_opening: float = 0.0
+    memory_passed: float = 0.0
+
+    def held(self, kind: str) -> float:
+        """Resident bytes a byte of weights of a kind, or of parts of it: as of the whole where that is not known."""
+        whole = self.memory_kinds.get(kind.removesuffix(PART), self.memory_weights)
+        return self.memory_kinds.get(kind, whole)
 
     def gain(self, edge: str, pair: str) -> tuple[float, float]:
         """What an edge saves, by its pairs of signatures and of kinds: seconds, and seconds a byte."""
@@ -279,7 +295,7 @@ def _problems(unit: UnitCost, where: str) -> list[str]:
     for name, kernel in unit.kernels.items():
         for axis in set(kernel.splits) - set(range(boxes.KINDS)):
             found.append(f"{where}.kernels.{name}: there is no axis {axis} to split")
-    for name in set(unit.memory_kinds) - set(KINDS):
+    for name in set(unit.memory_kinds) - {*KINDS, *map(part_of, KINDS)}:
         found.append(f"{where}.memory_kinds: '{name}' is no kind of layer (they are {', '.join(KINDS)})")
     for name in unit.gains:
         ends = name.split(">")

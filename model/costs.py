@@ -17,7 +17,7 @@ from runtime.errors import CleaveError
 
 Floats = NDArray[np.float64]
 
-WHOLE, SPLIT, WATTS, HOLD = 0, 1, 1 + 2 * boxes.KINDS, 2 + 2 * boxes.KINDS
+WHOLE, SPLIT, WATTS, HOLD, HOLD_PART = 0, 1, *(2 * boxes.KINDS + k for k in (1, 2, 3))
 """Columns of ``CostArrays.work``."""
 GAIN, JOIN = 0, 1
 """Columns of ``CostArrays.beside``."""
@@ -26,9 +26,9 @@ GAIN, JOIN = 0, 1
 class CostArrays(NamedTuple):
     """What things cost. ``T`` tasks, ``D`` devices, ``P`` memory pools.
 
-    work: (T, D, 3 + 2 * KINDS) of a task by itself: seconds of the WHOLE; from SPLIT on, for each kind of split, the
+    work: (T, D, 4 + 2 * KINDS) of a task by itself: seconds of the WHOLE; from SPLIT on, for each kind of split, the
           fixed part of a shard's seconds and the part that goes with its share; WATTS meanwhile; resident bytes that
-          it HOLDs a byte of weights
+          it HOLDs a byte of weights, and that a part of it does
     beside: (E, D, 1 + KINDS) seconds of an edge: that it saves (GAIN) where the same segment made what it brings; from
             JOIN on, for each kind of split, of putting parts together where it was made in parts; (0, …): none anywhere
     cut_bytes, kept_bytes: (T, KINDS) weights that a kind of split divides among the shards, and that each has whole
@@ -38,8 +38,8 @@ class CostArrays(NamedTuple):
     send, receive: (D, 2) seconds of a device for a message, and for a byte of it; wake: (D, 2) those of ``receive``
                    by which what it computes takes longer
     gap: (D,) seconds of a device's link for a message
-    memory: (D, 5) resident bytes a byte of activations and of buffers, bytes of a rank and of each of its segments,
-            and a byte of the weights that are there twice while sessions are opened
+    memory: (D, 6) resident bytes a byte of activations and of buffers, bytes of a rank and of each of its segments,
+            and a byte of the weights that are there twice while sessions are opened, and of what segments pass on
     communication_w: (D,); pool: (D,); capacity: (P,) bytes, inf where not stated
     """
 
@@ -112,6 +112,7 @@ def _memory(unit: coefficients.UnitCost) -> list[float]:
         unit.memory_bias_bytes,
         unit.memory_segment_bytes,
         unit.memory_opening,
+        unit.memory_passed,
     ]
 
 
@@ -162,8 +163,8 @@ def _unit(platform: Platform, device: int) -> coefficients.UnitCost:
 
 
 def _work(graph: Graph, g: GraphArrays, platform: Platform) -> Floats:
-    """(T, D, HOLD + 1) of inputs and outputs, which take no time, and layers (Eq. 4.7, 4.10)."""
-    table = np.zeros((len(g.size), len(platform.devices), HOLD + 1))
+    """(T, D, HOLD_PART + 1) of inputs and outputs, which take no time, and layers (Eq. 4.7, 4.10)."""
+    table = np.zeros((len(g.size), len(platform.devices), HOLD_PART + 1))
     known: dict[tuple[str, str, float], list[list[float]]] = {}
     for d, device in enumerate(platform.devices):
         unit = _unit(platform, d)
@@ -192,7 +193,7 @@ def row(graph: Graph, layer: Layer, unit: coefficients.UnitCost, slower: float) 
     shared: list[float] = []
     for kind in range(boxes.KINDS):
         shared += [slower * s for s in splits[kind]] if kind in splits else [fixed, rest]
-    return [fixed + rest, *shared, cost.power_w, unit.memory_kinds.get(kind_of, unit.memory_weights)]
+    return [fixed + rest, *shared, cost.power_w, unit.held(kind_of), unit.held(coefficients.part_of(kind_of))]
 
 
 def _work_s(graph: Graph, layer: Layer, unit: coefficients.UnitCost, cost: coefficients.LayerCost) -> float:

@@ -14,7 +14,7 @@ from model.samples import PartOf
 
 @dataclass(frozen=True)
 class Held:
-    """Bytes of weights on a device. by_kind: of layers; opening_bytes: see ``spending.OPENING``"""
+    """Bytes of weights on a device. by_kind: of layers, or their parts; opening_bytes: see ``spending.OPENING``"""
 
     by_kind: dict[str, float]
     opening_bytes: float
@@ -31,7 +31,7 @@ class Weights:
         """Of the segments of one rank, in the order in which they are opened."""
         by_kind: dict[str, float] = {}
         for part in (part for parts in segments for part in parts):
-            kind = coefficients.kind(self.graph, self.graph.layers[part.layer])
+            kind = self._kind(part)
             by_kind[kind] = by_kind.get(kind, 0.0) + self._of(part)
         so_far, most = 0.0, 0.0
         for sizes in ([self._of(part) for part in parts] for parts in segments):
@@ -39,6 +39,12 @@ class Weights:
             most = max(most, so_far + max(sizes, default=0.0))
         return Held({kind: size for kind, size in by_kind.items() if size}, most - so_far)
 
+    def _kind(self, part: PartOf) -> str:
+        kind = coefficients.kind(self.graph, self.graph.layers[part.layer])
+        return kind if self._share(part) == 1 else coefficients.part_of(kind)
+
     def _of(self, part: PartOf) -> float:
-        share = (part.stop - part.start) / extent(self.graph, self.graph.layers[part.layer], part.axis)
-        return float(self._cut[part.layer, part.axis] * share + self._kept[part.layer, part.axis])
+        return float(self._cut[part.layer, part.axis] * self._share(part) + self._kept[part.layer, part.axis])
+
+    def _share(self, part: PartOf) -> float:
+        return (part.stop - part.start) / extent(self.graph, self.graph.layers[part.layer], part.axis)

@@ -49,7 +49,7 @@ class Priced:
                 "energy_j": a[d, spending.ENERGY],
                 "weights_bytes": a[d, spending.WEIGHTS],
                 "activations_bytes": a[d, spending.ACTIVATIONS],
-                "buffers_bytes": a[d, spending.BUFFERS],
+                "buffers_bytes": a[d, spending.BUFFERS] + a[d, spending.PASSED],
                 "memory_bytes": a[d, spending.MEMORY],
             }
             for d, device in enumerate(platform.devices)

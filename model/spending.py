@@ -13,14 +13,15 @@ import numpy as np
 from model import boxes
 from model.arrays import GraphArrays, Ints, ix
 from model.compiled import allocating, inlined, kernel
-from model.costs import GAIN, HOLD, JOIN, SPLIT, WATTS, WHOLE, CostArrays, Floats
+from model.costs import GAIN, HOLD, HOLD_PART, JOIN, SPLIT, WATTS, WHOLE, CostArrays, Floats
 from model.lowering import Messages, Room, Shards, alone
 
-COMPUTE, COMMUNICATE, WAIT, ENERGY, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY, OPENING = range(9)
+COMPUTE, COMMUNICATE, WAIT, ENERGY, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY, OPENING, PASSED = range(10)
 """Columns of an account: seconds, seconds, seconds, joules, bytes; OPENING: weights that are there twice while sessions
 are opened, as far as what is opened later does not take their place. A kernel keeps weights as it wants them: until the
-next ones of its session, those of the file are there, too."""
-COLUMNS = 9
+next ones of its session, those of the file are there, too. PASSED: what is passed on from segment to segment of a
+device, and its inputs, as far as it is not in a message's buffer."""
+COLUMNS = 10
 
 
 class Ledger(NamedTuple):
@@ -32,7 +33,8 @@ class Ledger(NamedTuple):
     account: (D, COLUMNS) what each device spends, see the column names
     segments: (D,) how many
     alive: (D,) bytes held; since: (D,) shard that the open segment began with, -1: there is none; spent, opened: (D,)
-           its seconds and the bytes of its largest weights so far (scratch)
+           its seconds and the bytes of its largest weights so far; kept: (S,) 1 where what a shard makes is in a buffer
+           (scratch)
     """
 
     seconds: Floats
@@ -49,6 +51,7 @@ class Ledger(NamedTuple):
     since: Ints
     spent: Floats
     opened: Floats
+    kept: Ints
 
 
 @allocating()
@@ -70,6 +73,7 @@ def ledger(r: Room) -> Ledger:
         np.zeros(r.devices, i),
         np.zeros(r.devices),
         np.zeros(r.devices),
+        np.zeros(r.shards, i),
     )
 
 
@@ -84,6 +88,10 @@ def spend(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) ->
         for shard in range(s.ptr[task], s.ptr[task + 1]):
             _enter(s, m, out, shard)
             _compute(g, s, c, out, task, shard)
+            _take_over(g, s, out, task, shard)
+            out.kept[ix(shard)] = m.out_ptr[ix(shard)] < m.out_ptr[ix(shard + 1)]
+            if task < g.n_inputs:
+                _pass_on(g, s, out, task, shard)
             for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
                 _communicate(g, s, m, c, out, message)
         _release(g, s, m, out, task)
@@ -169,7 +177,7 @@ def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, s
     a[ENERGY] += seconds * c.work[task, device, WATTS]
     weights = c.cut_bytes[task, kind] * share + c.kept_bytes[task, kind]
     a[WEIGHTS] += weights
-    a[MEMORY] += weights * c.work[task, device, HOLD]
+    a[MEMORY] += weights * c.work[task, device, HOLD if alone(s, task) else HOLD_PART]
     out.opened[device] = max(out.opened[device], weights)
     a[OPENING] = max(a[OPENING], a[WEIGHTS] + out.opened[device])
     alive = out.alive[device]
@@ -177,6 +185,28 @@ def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, s
         alive += g.tensor_bytes[ix(tensor)] * _made(kind, share)
     out.alive[device] = alive
     a[ACTIVATIONS] = max(a[ACTIVATIONS], alive)
+
+
+@inlined
+def _take_over(g: GraphArrays, s: Shards, out: Ledger, task: int, shard: int) -> None:
+    """What earlier segments of a device have made for a shard of its has a buffer."""
+    device = s.device[ix(shard)]
+    since = out.since[ix(device)]
+    for edge in range(g.edge_ptr[ix(task)], g.edge_ptr[ix(task + 1)]):
+        maker = ix(g.tensor_task[ix(g.edge_tensor[ix(edge)])])
+        for source in range(s.ptr[maker], min(since, s.end[maker])):
+            if s.device[ix(source)] == device:
+                _pass_on(g, s, out, maker, source)
+
+
+@inlined
+def _pass_on(g: GraphArrays, s: Shards, out: Ledger, task: int, shard: int) -> None:
+    """What a shard makes gets a buffer, if it has none."""
+    if out.kept[ix(shard)] == 0:
+        out.kept[ix(shard)] = 1
+        made = _made(s.kind[ix(task)], share_of(g, s, task, shard))
+        for tensor in range(g.tensor_ptr[ix(task)], g.tensor_ptr[ix(task + 1)]):
+            out.account[ix(s.device[ix(shard)]), PASSED] += g.tensor_bytes[ix(tensor)] * made
 
 
 @inlined
@@ -264,7 +294,7 @@ def settle(c: CostArrays, out: Ledger) -> None:
             k = c.memory[device]
             a[MEMORY] += a[ACTIVATIONS] * k[0] + a[BUFFERS] * k[1] + k[2]
             a[OPENING] -= a[WEIGHTS]
-            a[MEMORY] += out.segments[device] * k[3] + a[OPENING] * k[4]
+            a[MEMORY] += out.segments[device] * k[3] + a[OPENING] * k[4] + a[PASSED] * k[5]
 
 
 @inlined

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dse.calibrate import boards as kinds
 from dse.calibrate.boards import Board
-from dse.calibrate.design import designs, together, whole
+from dse.calibrate.design import designs, probes, together, whole
 from dse.calibrate.links import link_bundles
 from dse.calibrate.measure import LEAST, WARMUP, Job, Subject, frames_for, guessed_s, link_key, link_samples, run
 from dse.calibrate.samples import Store
@@ -141,12 +141,19 @@ class Lab:
         return [Job(Subject(cnn, self.platform, device), design, frames) for design in every]
 
     def together(self) -> list[Job]:
-        """The runs of each network on several devices; none where there is one. Of different hosts, where there are."""
+        """The runs of each network on several devices; none where there is one. Of different hosts, where there are.
+
+        Before them those of the first network in which single layers are alone.
+        """
         hosts = [device.host for device in self.platform.devices]
         first = [hosts.index(host) for host in dict.fromkeys(hosts)]
         rest = [device for device in range(len(hosts)) if device not in first]
         devices = sorted([*first, *rest][:MOST_DEVICES])
-        return [job for cnn in self.cnns for job in self._together(cnn, devices)] if len(devices) > 1 else []
+        if len(devices) == 1:
+            return []
+        subject = Subject(self.cnns[0], self.platform, devices[0])
+        alone = [Job(subject, design, LEAST) for design in probes(self.cnns[0].graph, devices)]
+        return [*alone, *(job for cnn in self.cnns for job in self._together(cnn, devices))]
 
     def _together(self, cnn: Cnn, devices: list[int]) -> list[Job]:
         subject = Subject(cnn, self.platform, devices[0])

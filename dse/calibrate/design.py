@@ -40,6 +40,10 @@ SWITCHES = (64, 32, 16, 8, 4, 2)
 """How often the work goes from one device to another in a mapping of several, if that does not take too long."""
 
 
+PROBES = {"Conv": "convolution", "Gemm": "fully connected", "MatMul": "fully connected", "Relu": "activation"}
+"""Operators of layers that are put on a device alone."""
+
+
 @dataclass(frozen=True)
 class Design:
     """One bundle to be measured.
@@ -81,6 +85,22 @@ def together(graph: Graph, devices: Sequence[int], seed: int) -> Iterator[Design
                 on = draw.choice([device for device in devices if device != on])
             row.append(on)
         yield Design(f"together, {len(borders)} switches", Mapping.whole(graph, row))
+
+
+def probes(graph: Graph, devices: Sequence[int]) -> Iterator[Design]:
+    """The probe mappings of the thesis: a convolution, a fully connected layer, an activation, each alone on a device.
+
+    They tell the memory of a rank that has next to nothing. All else is on the first device; where there are too few
+    others for all three at a time, in several designs.
+    """
+    first = {PROBES[layer.op]: layer.index for layer in reversed(graph.layers) if layer.op in PROBES}
+    found, others = [first[what] for what in sorted(first)], devices[1:]
+    for begin in range(0, len(found) if others else 0, max(len(others), 1)):
+        row = [devices[0]] * len(graph.layers)
+        for layer, device in zip(found[begin : begin + len(others)], others, strict=False):
+            row[layer] = device
+        names = ", ".join(graph.layers[layer].op for layer in found[begin : begin + len(others)])
+        yield Design(f"alone: {names}", Mapping.whole(graph, row))
 
 
 def _partitions(graph: Graph, device: int, seed: int) -> Iterator[Design]:

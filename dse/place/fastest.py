@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.place.clock import now
 from dse.place.floor import beside, between, floor, longest
 from dse.place.groups import Groups, by_color, grouped
 from dse.place.improve import course, improve
@@ -35,12 +35,12 @@ def series(on: Workload, options: Options) -> Placed:
     bound = longest(on)
     for most, share in ((40, 0.3), (ALL, 0.6), (24, 0.3)):
         options.watch(len(found), 4, "ideals")
-        due = time.monotonic() + share * (end - time.monotonic())
+        due = now() + share * (end - now())
         found += [slot for slot in [_by_ideals(on, options, False, due, most)] if slot is not None]
         if most == ALL:
-            bound = floor(on, slots(on, options.subgraphs), end - 0.3 * (end - time.monotonic()))
+            bound = floor(on, slots(on, options.subgraphs), end - 0.3 * (end - now()))
     if len(found) == 1:
-        due = time.monotonic() + 0.5 * (end - time.monotonic())
+        due = now() + 0.5 * (end - now())
         found += [slot for slot in [_by_ideals(on, options, True, due)] if slot is not None]
     best = _annealed(on, options, _best(on, found, options.subgraphs), bound, end)
     return _judged(on, options, best, bound)
@@ -69,7 +69,7 @@ def max_load(on: Workload, options: Options) -> Placed:
 
 def _end(on: Workload, options: Options) -> float:
     check(on, options, subgraphs=True)
-    return time.monotonic() + (USUAL_S if options.limit_s is None else options.limit_s)
+    return now() + (USUAL_S if options.limit_s is None else options.limit_s)
 
 
 def _judged(on: Workload, options: Options, slot: Ints, bound: float) -> Placed:
@@ -173,7 +173,7 @@ def _annealed(on: Workload, options: Options, slot: Ints, bound: float, end: flo
     order = of[on.order][np.sort(np.unique(of[on.order], return_index=True)[1])]
     laid, found = course(on, of, order[_matters(on, of)[order]], q), [slot]
     for k in range(ROUNDS):
-        if time.monotonic() > end or latency(on, _best(on, found, q), q) <= bound * (1 + 1e-9):
+        if now() > end or latency(on, _best(on, found, q), q) <= bound * (1 + 1e-9):
             break
         options.watch(k, ROUNDS, "annealings")
         start = slot if k < ROUNDS // 2 else _best(on, found, q)

@@ -7,12 +7,12 @@ bound of the rest is sharp. Which are best left out is tried.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.place.clock import now
 from dse.place.groups import by_color, grouped
 from dse.place.series import OutOfReachError, Piece, tasks
 from dse.place.workload import Floats, Workload, components, topological
@@ -32,11 +32,11 @@ def floor(on: Workload, slots: int, due: float) -> float:
         before: set[int] = set()
         for most in BESIDE:
             keep = beside(whole) <= most
-            begin = time.monotonic()
+            begin = now()
             if keep.any() and int(keep.sum()) not in before:
                 before.add(int(keep.sum()))
                 best = max(best, _in_series(_kept(whole, keep), slots, due))
-            if time.monotonic() + 3 * (time.monotonic() - begin) > due:
+            if now() + 3 * (now() - begin) > due:
                 break
     return best
 

@@ -7,7 +7,6 @@ The best known comes from the contiguous split and from annealing; two solvers i
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import chain
@@ -16,6 +15,7 @@ import numpy as np
 
 from dse.place import split
 from dse.place.anneal import anneal, board
+from dse.place.clock import now
 from dse.place.groups import Groups, by_color, grouped, joined
 from dse.place.period import dp
 from dse.place.placed import Options, Placed, check, judged
@@ -40,14 +40,14 @@ SHARES = (0.35, 1.0)
 def ip(on: Workload, options: Options) -> Placed:
     """The best split that a program finds, contiguous or not, and the bound that it proves."""
     check(on, options, contiguous=False)
-    end = time.monotonic() + (USUAL_S if options.limit_s is None else options.limit_s)
+    end = now() + (USUAL_S if options.limit_s is None else options.limit_s)
     best = _annealed(on, options, _first(on, options), end)
-    best = _polished(on, options, best, time.monotonic() + POLISH * (end - time.monotonic()))
+    best = _polished(on, options, best, now() + POLISH * (end - now()))
     bound = 0.0
     for solver, share in zip((cp_sat, highs), SHARES, strict=True):
-        best, proven, over = _solved(on, options, best, solver, share * (end - time.monotonic()))
+        best, proven, over = _solved(on, options, best, solver, share * (end - now()))
         bound = max(bound, proven)
-        if over or time.monotonic() > end:
+        if over or now() > end:
             break
     return judged(on, options, best, bound)
 
@@ -85,9 +85,9 @@ def _annealed(on: Workload, options: Options, device: Ints, end: float) -> Ints:
     groups = grouped(on, of)
     at = np.empty(len(groups), np.int32)
     at[of] = device
-    begin, laid, found, best = time.monotonic(), board(on, groups), [at], at
+    begin, laid, found, best = now(), board(on, groups), [at], at
     for k in range(ANNEALINGS):
-        if time.monotonic() - begin > 0.2 * (end - begin):
+        if now() - begin > 0.2 * (end - begin):
             break
         options.watch(k, ANNEALINGS, "annealings")
         found.append(anneal(laid, best, options.seed + k, STEPS * len(groups), HEATS[k % len(HEATS)]))
@@ -139,7 +139,7 @@ def _polished(on: Workload, options: Options, best: Ints, end: float) -> Ints:
         return best
     model = Model(on, options.mode, groups, UNITS / first)
     for _ in range(POLISHINGS):
-        limit = min(EACH_S, end - time.monotonic())
+        limit = min(EACH_S, end - now())
         if limit < 0.5:
             break
         loads = split.load(on, best).of(options.mode)
@@ -152,8 +152,6 @@ def _polished(on: Workload, options: Options, best: Ints, end: float) -> Ints:
             found = model.split_of(answer.columns)[groups.of]
             if not split.faults(on, found) and split.period(on, found, options.mode) < loads.max():
                 best = found
-        elif answer.stopped:
-            break
     return best
 
 
@@ -173,7 +171,7 @@ def _solved(
         found = model.split_of(answer.columns)[groups.of]
         if not split.faults(on, found) and split.period(on, found, options.mode) < value:
             best = found
-    return best, min(value, answer.bound / model.scale), answer.done or answer.stopped
+    return best, min(value, answer.bound / model.scale), answer.done
 
 
 class Model:

@@ -5,13 +5,13 @@ A training workload is a pipeline in either of two orders (``reduced``); the bes
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from dse.place.clock import now
 from dse.place.linear import branchings, linearised
 from dse.place.machines import Machines, dealt, devices, spread
 from dse.place.pipeline import Found, Rules, Watch, best, floor
@@ -143,10 +143,10 @@ def stages_of(of: Reduction, found: Found) -> tuple[Ints, Ints | None]:
 
 
 def _watch(options: Options) -> Watch:
-    end = np.inf if options.limit_s is None else time.monotonic() + options.limit_s
+    end = np.inf if options.limit_s is None else now() + options.limit_s
 
     def watch(done: int, of: int) -> bool:
         options.watch(done, of, "ideals")
-        return time.monotonic() < end
+        return now() < end
 
     return watch

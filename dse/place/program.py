@@ -13,11 +13,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dse import ending
+from dse.place.clock import now
+
+LOOK_S = 0.3
+"""So often it is looked whether time is over."""
 
 Term = tuple[int, int]
 Whole = NDArray[np.int64]
@@ -46,13 +53,11 @@ class Program:
 
 @dataclass(frozen=True)
 class Solved:
-    """columns: the best found, or None; bound: no solution is below it; done: it is the best that there is;
-    stopped: by a person, before the limit."""
+    """columns: the best found, or None; bound: no solution is below it; done: it is the best that there is."""
 
     columns: Whole | None
     bound: int
     done: bool
-    stopped: bool = False
 
 
 def cp_sat(program: Program, limit: float, hint: Whole | None = None, work: float | None = None) -> Solved:
@@ -85,8 +90,9 @@ def cp_sat(program: Program, limit: float, hint: Whole | None = None, work: floa
     found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
     columns = np.array([solver.value(v) for v in variables]) if found else None
     done = status == cp_model.OPTIMAL
-    early = not done and work is None and time.monotonic() - begin < 0.9 * limit - 1
-    return Solved(columns, max(program.lo[0], math.ceil(solver.best_objective_bound - 0.5)), done, early)
+    if not done and work is None and time.monotonic() - begin < 0.9 * limit - 1:
+        ending.ask()  # the solver has heard Ctrl-C, and nobody else
+    return Solved(columns, max(program.lo[0], math.ceil(solver.best_objective_bound - 0.5)), done)
 
 
 def highs(program: Program, limit: float, hint: Whole | None = None) -> Solved:
@@ -101,13 +107,20 @@ def highs(program: Program, limit: float, hint: Whole | None = None) -> Solved:
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
+    end, nothing = now() + 2 * limit + 60, Solved(None, program.lo[0], False)
     try:
-        answer, _ = child.communicate(given, timeout=2 * limit + 60)
-        return pickle.loads(answer) if child.returncode == 0 else Solved(None, program.lo[0], False)
-    except subprocess.TimeoutExpired:
-        return Solved(None, program.lo[0], False)
-    except (KeyboardInterrupt, SystemExit):
-        return Solved(None, program.lo[0], False, stopped=True)
+        answer = _answer(child, given, end)
+        return pickle.loads(answer) if answer is not None and child.returncode == 0 else nothing
     finally:
         child.kill()
         child.wait()
+
+
+def _answer(child: subprocess.Popen[bytes], given: bytes, end: float) -> bytes | None:
+    """What a process says when it is done; None: time is over before."""
+    asked: bytes | None = given
+    while now() < end:
+        with suppress(subprocess.TimeoutExpired):
+            return child.communicate(asked, timeout=LOOK_S)[0]
+        asked = None
+    return None

@@ -13,7 +13,6 @@ without such a node is bounded by its longest path.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.place.clock import now
 from dse.place.groups import Groups, starts
 from dse.place.workload import Floats, components
 from model.arrays import Ints
@@ -198,7 +198,7 @@ class Piece:
         before = [self.local[self.local[:, 1] == v, 0].tolist() for v in range(len(self.node))]
         low = self.ideals[start]
         found = [np.inf if low & ~high else _longest(takes, before, high & ~low) for high in self.ideals]
-        if time.monotonic() > self.due:
+        if now() > self.due:
             raise OutOfReachError
         return np.repeat(np.array(found)[:, None], self.tasks.slots + 1, axis=1)
 
@@ -222,7 +222,7 @@ class Piece:
         spans = (*self.steps, self.part_of, self.seen, *self.tables, self.bound)
         for low in range(start, n, AT_ONCE):
             _reach(self.tasks, self.node, low, min(n, low + AT_ONCE), *spans, takes, came)
-            if time.monotonic() > self.due:
+            if now() > self.due:
                 raise OutOfReachError
         return takes, came
 

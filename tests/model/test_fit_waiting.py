@@ -15,7 +15,7 @@ from model import coefficients
 from model.coefficients import Coefficients, UnitCost
 from model.fit_memory import fit_memory
 from model.fit_waiting import Waiting, fit_waiting
-from model.graph import Graph
+from model.graph import Graph, Tensor
 from model.held_weights import Weights
 from model.link_fit import fit as fit_links
 from model.load import load
@@ -26,7 +26,7 @@ from model.priced import priced
 from model.samples import Arrival, Footing, PartOf, Run, Sample
 from model.segment_time import Clock, Network
 from model.simulated import simulated
-from model.spending import COMPUTE, OPENING
+from model.spending import BUFFERS, COMPUTE, OPENING, PASSED
 from runtime.trace import Memory
 from tests.model.test_link_fit import TYPES, Truth
 from tests.tiny_cnn import graph_of, random_mapping, six_layers
@@ -148,3 +148,17 @@ def test_weights_are_those_of_the_account_and_of_the_plan(graph: Graph) -> None:
             held, device = Weights(graph).held(segments), platform.index(each.device)
             assert sum(held.by_kind.values()) == pytest.approx(rows[each.device]["weights_bytes"])
             assert held.opening_bytes == pytest.approx(price.account[device, OPENING])
+
+
+@pytest.mark.parametrize(("splits", "most"), [(False, 0.02), (True, 0.3)])
+def test_buffers_are_those_of_the_plan(graph: Graph, splits: bool, most: float) -> None:
+    """But for outputs of the network; what goes to several devices counts for each; what is joined is there twice."""
+    platform = Platform.parse("\n".join(f"h{i}, slots=0" for i in range(3)), "three")
+    draw = random.Random(3)
+    for _ in range(5):
+        whole = Mapping.whole(graph, [draw.randrange(3) for _ in graph.layers])
+        mapping = random_mapping(draw, graph, 3) if splits else whole
+        price, made = priced(graph, platform, mapping), plan(graph, platform, mapping).plan
+        for each in made.ranks:
+            own = sum(Tensor(b.name, b.shape, b.dtype).size_bytes for b in each.buffers if b.within is None)
+            assert price.account[platform.index(each.device), [BUFFERS, PASSED]].sum() == pytest.approx(own, rel=most)

@@ -9,7 +9,7 @@ from tests.reference.placement_programs import reference_rows, result
 
 PROVEN = {
     LATENCY: ["LayerGraphs/bert24", "LayerGraphs/resnet50", "OperatorGraphs/resnet50"],
-    PERIOD: ["bert_l-3_inference", "LayerGraphs/bert24_training"],
+    PERIOD: ["throughput-inputs/OperatorGraphs/bert_l-3_inference", "throughput-inputs/LayerGraphs/bert24_training"],
 }
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dse.calibrate.design import CUTS, WHOLE, Design, designs
+from codegen.zoo import cached
+from dse.calibrate.design import CUTS, WHOLE, Design, designs, probes
 from model import boxes
 from model.graph import Graph
+from model.load import load
 from model.planning import plan
 from tests.tiny_cnn import assert_same, branches, frame, graph_of, platform, run_plan, run_whole, runs, six_layers
 
@@ -77,3 +79,17 @@ def test_one_seed_gives_the_same_designs_and_no_two_are_alike(graph: Graph) -> N
     assert found != designs(graph, 0, 8)
     assert len({(design.mapping, design.borders) for design in found}) == len(found)
     assert len({design.what for design in found}) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("devices", "alone"), [([5], []), ([0, 1], [1, 1, 1]), ([0, 3, 4], [2, 1]), ([0, 1, 2, 3], [3])]
+)
+def test_a_convolution_an_activation_and_a_fully_connected_layer_are_each_alone_once(
+    devices: list[int], alone: list[int]
+) -> None:
+    graph = load(cached("alexnet"))
+    found = list(probes(graph, devices))
+    rows = [[(graph.layers[s.layer].op, s.device) for s in d.mapping.shards if s.device != devices[0]] for d in found]
+    assert [len(row) for row in rows] == alone
+    assert all(len({device for _, device in row}) == len(row) for row in rows)
+    assert sorted(op for row in rows for op, _ in row) == (["Conv", "Gemm", "Relu"] if alone else [])

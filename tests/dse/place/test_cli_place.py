@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +151,29 @@ def test_what_a_method_does_not_know_is_refused(tmp_path: Path, words: tuple[str
     said = dse("place", "--workload", written(tmp_path), *words)
     assert (said.code, said.out) == (2, "")
     assert sentence in said.sentences[0]
+
+
+@pytest.mark.parametrize("words", [("--non-contiguous",), ("--objective", "latency")])
+def test_ctrl_c_gives_the_best_so_far(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Of a random graph that nobody solves within the time."""
+    draw = random.Random(1)
+    nodes = [NODES[0] | {"id": k, "fpgaLatency": draw.uniform(1, 9), "cpuLatency": 30, "size": draw.uniform(0, 1)}
+             for k in range(150)]  # fmt: skip
+    edges = [{"sourceId": a, "destId": b, "cost": draw.uniform(0, 3)} for b in range(1, 150)
+             for a in draw.sample(range(max(0, b - 12), b), min(b, 2))]  # fmt: skip
+    file = written(tmp_path, nodes=nodes, edges=[e | {"cost": 1 + e["sourceId"] % 3} for e in edges], maxFPGAs=5)
+    command = [sys.executable, "-m", "dse", "place", "--workload", str(file), *words, "--time-limit", "300", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while not process.stderr.read(1):  # its bar
+            time.sleep(0.1)
+        time.sleep(3)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=150)
+    assert process.returncode == 0
+    body = json.loads(out)
+    assert 0 < body["bound"] <= body["value"]
+    assert len(body["split"]) == 150
 
 
 PLATFORM = "a, address=localhost, slots=0\nb, address=localhost, slots=1\n"
