@@ -16,7 +16,7 @@ from runtime.options import Options
 from runtime.rank import Program, Rank, Record
 from runtime.report import Account, hand_in, usage
 from runtime.trace import INPUT
-from runtime.yardstick import yardstick_s
+from runtime.yardstick import ENDS, Yardstick
 
 
 def run_frames(program: Program, rank: Rank, options: Options) -> None:
@@ -29,8 +29,9 @@ def run_frames(program: Program, rank: Rank, options: Options) -> None:
     meter = Metering(rank.place.meter if options.report else None)
     frames: list[list[Record]] = []
     kept: dict[str, list[np.ndarray]] = {name: [] for name in rank.outputs}
-    yardsticks, busy_s = _yardstick(options), 0.0
-    first = _compare(rank, options)
+    first, busy_s = _compare(rank, options), 0.0
+    yardstick = Yardstick()
+    yardstick.measure(ENDS)
     with rank.shared.footprint.growing(memory.FRAMES):
         for index in range(-options.warmup, options.frames):
             lane = lanes[index % len(lanes)]
@@ -52,6 +53,8 @@ def run_frames(program: Program, rank: Rank, options: Options) -> None:
                 busy_s += time.process_time() - began
                 frames.append(list(lane.rank.records))
                 _keep(kept, lane.rank, options)
+            if options.report and not options.stream:
+                yardstick.measure()
         for lane in lanes:
             if lane.rank.pending:
                 lane.rank.finish()
@@ -59,8 +62,9 @@ def run_frames(program: Program, rank: Rank, options: Options) -> None:
         rank.communicator.barrier()  # a host draws power until the last rank is done
     energy, last = meter.stop(options.frames), _compare(rank, options)
     clock = {other: Clock(exchange, last[other]) for other, exchange in first.items()}
-    yardsticks += _yardstick(options)
-    hand_in(rank, options, Account(usage(rank, busy_s, energy, yardsticks), frames, kept), clock)
+    yardstick.measure(ENDS)
+    took = usage(rank, busy_s, energy, yardstick.seconds if options.report else None)
+    hand_in(rank, options, Account(took, frames, kept), clock)
 
 
 @dataclass(frozen=True)
@@ -75,11 +79,6 @@ def _compare(rank: Rank, options: Options) -> dict[int, Exchange]:
     """The clocks of the hosts, where anybody will look at times."""
     rank.shared.activity = "comparing clocks"
     return compare(rank.communicator) if options.report else {}
-
-
-def _yardstick(options: Options) -> list[float]:
-    """How fast the processor is, where anybody will look at times."""
-    return [yardstick_s()] if options.report else []
 
 
 def _meet(rank: Rank) -> None:

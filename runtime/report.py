@@ -71,8 +71,8 @@ def _later(frame: Sequence[Span], time_s: float) -> tuple[Span, ...]:
     return tuple(replace(s, start_s=s.start_s + time_s, stop_s=s.stop_s + time_s) for s in frame)
 
 
-def usage(rank: Rank, processor_s: float, energy: dict[str, Any], yardsticks_s: Sequence[float]) -> Usage:
-    """What a rank took. energy: the fields that its meter gives; yardsticks_s: from now and then"""
+def usage(rank: Rank, processor_s: float, energy: dict[str, Any], yardstick_s: float | None) -> Usage:
+    """What a rank took. energy: the fields that its meter gives"""
     return Usage(
         rank=rank.place.rank,
         device=rank.place.device,
@@ -84,7 +84,7 @@ def usage(rank: Rank, processor_s: float, energy: dict[str, Any], yardsticks_s: 
         reads=bool(rank.inputs),
         writes=bool(rank.outputs),
         conditions=_conditions(),
-        yardstick_s=round(sum(yardsticks_s) / len(yardsticks_s), 9) if yardsticks_s else None,
+        yardstick_s=yardstick_s,
         **energy,
     )
 

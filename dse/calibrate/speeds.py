@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from math import copysign, exp, log
 from statistics import median
 
 from model.samples import Run
 
+ITSELF = 0.03
+"""By so much, relative, yardsticks vary while kernels do not."""
 YARDSTICKS = "yardsticks_s"
 """In ``Coefficients.measured``: unit → seconds of the yardstick on its usual processor."""
 
@@ -29,7 +32,13 @@ def usual_s(runs: Iterable[Run]) -> dict[str, float]:
 def slower(run: Run, usual: Mapping[str, float]) -> dict[str, float]:
     """Device → how many times as long its processor took as usually; without devices of which that is not known."""
     known = [(rank.device, rank.yardstick_s) for rank in run.ranks if rank.yardstick_s]
-    return {device: time_s / usual[device] for device, time_s in known if device in usual}
+    return {device: ratio(time_s, usual[device]) for device, time_s in known if device in usual}
+
+
+def ratio(now_s: float, usual_s: float) -> float:
+    """How many times as long a yardstick takes as usually, as far as that is more than it varies by itself."""
+    off = log(now_s / usual_s)
+    return exp(copysign(max(0.0, abs(off) - ITSELF), off))
 
 
 def as_usual(runs: Iterable[Run], usual: Mapping[str, float]) -> list[Run]:

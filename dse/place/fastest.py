@@ -14,7 +14,8 @@ from dse.place.improve import course, improve
 from dse.place.latency import devices, latency, slots, wrong
 from dse.place.period import dp
 from dse.place.placed import Options, Placed, check
-from dse.place.series import OutOfReachError, Piece, placed, tasks
+from dse.place.reach import tasks
+from dse.place.series import OutOfReachError, Piece, placed
 from dse.place.workload import Floats, Workload, components, topological
 from model.arrays import Ints
 from runtime.errors import CleaveError

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from dse.place.clock import now
 from dse.place.groups import by_color, grouped
-from dse.place.series import OutOfReachError, Piece, tasks
+from dse.place.reach import tasks
+from dse.place.series import OutOfReachError, Piece
 from dse.place.workload import Floats, Workload, components, topological
 from model.arrays import Ints
 

@@ -35,7 +35,7 @@ import numpy as np
 from codegen import zoo
 from codegen.bundle import write_bundle
 from dse.calibrate.command import SAMPLES
-from dse.calibrate.speeds import YARDSTICKS
+from dse.calibrate.speeds import YARDSTICKS, ratio
 from dse.inputs import Cnn, read_cnn
 from dse.results import compact, from_compact
 from model.coefficients import load
@@ -110,7 +110,7 @@ def predicted(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int) -> di
 def slower(platform: Platform, ranks: list[dict[str, Any]]) -> float:
     """How many times as long processors took as usually; nan where it is not known."""
     usual = {d.name: load(d.coefficients).measured.get(YARDSTICKS, {}).get(d.unit) for d in platform.devices}
-    known = [(rank["yardstick_s"] / usual[rank["device"]], rank["compute_s"]) for rank in ranks
+    known = [(ratio(rank["yardstick_s"], usual[rank["device"]]), rank["compute_s"]) for rank in ranks
              if rank["yardstick_s"] and usual[rank["device"]]]  # fmt: skip
     ratios, weights = np.array(known).reshape(-1, 2).T
     return float(np.average(ratios, weights=weights)) if known else float("nan")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import exp
 
 import pytest
 
-from dse.calibrate.speeds import as_usual, slower, usual_s
+from dse.calibrate.speeds import ITSELF, as_usual, slower, usual_s
 from model.samples import SEGMENT, Footing, PartOf, Run, Sample
 
 PARTS = (PartOf(0, 1, 0, 4),)
@@ -26,13 +27,14 @@ def test_usual_is_the_middle_of_what_was_seen_of_each_device() -> None:
 def test_a_run_is_as_much_faster_as_each_of_its_processors_was_slower() -> None:
     usual = {"d1": 1e-6, "d2": 2e-6}
     seen = run(2e-6, 1e-6, 5e-6, None)
-    assert slower(seen, usual) == {"d1": 2.0, "d2": 0.5}
+    by = exp(ITSELF)
+    assert slower(seen, usual) == pytest.approx({"d1": 2.0 / by, "d2": 0.5 * by})
     (found,) = as_usual([seen], usual)
-    assert [sample.times_s for sample in found.samples] == [(0.5,), (4.0,), (3.0,), (4.0,)]
+    assert [sample.times_s[0] for sample in found.samples] == pytest.approx([0.5 * by, 4.0 / by, 3.0, 4.0])
     assert replace(found, samples=seen.samples) == seen
 
 
-@pytest.mark.parametrize("yardstick_s", [None, 1e-6])
+@pytest.mark.parametrize("yardstick_s", [None, 1e-6, 1.02e-6, 0.98e-6])
 def test_nothing_changes_where_nothing_is_known_or_all_is_as_usual(yardstick_s: float | None) -> None:
     assert as_usual([run(yardstick_s)], {"d1": 1e-6}) == [run(yardstick_s)]
     assert as_usual([run(1e-6)], {}) == [run(1e-6)]
