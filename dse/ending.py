@@ -62,12 +62,6 @@ def patient() -> Iterator[None]:
             _asked.clear()
 
 
-def ask() -> None:
-    """As Ctrl-C does in ``patient`` work: a library heard it alone."""
-    if _patient:
-        _asked.append(signal.SIGINT)
-
-
 def was_asked() -> bool:
     """Whether somebody pressed Ctrl-C."""
     return signal.SIGINT in _asked

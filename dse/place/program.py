@@ -11,20 +11,22 @@ import os
 import pickle
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dse import ending
 from dse.place.clock import now
 
 LOOK_S = 0.3
 """So often it is looked whether time is over."""
+GRACE_S = 60.0
+"""Seconds besides twice the limit after which a solver that does not end is stopped."""
 
 Term = tuple[int, int]
 Whole = NDArray[np.int64]
@@ -79,19 +81,19 @@ def cp_sat(program: Program, limit: float, hint: Whole | None = None, work: floa
     solver.parameters.max_time_in_seconds = limit
     solver.parameters.num_workers = 2
     solver.parameters.random_seed = 0
+    solver.parameters.catch_sigint_signal = False
     if work is not None:
         solver.parameters.max_deterministic_time = work
         solver.parameters.interleave_search = True
 
-    begin = time.monotonic()
-    status = solver.solve(model)
+    with ThreadPoolExecutor(1) as pool:  # beside it Ctrl-C is heard
+        solving = pool.submit(solver.solve, model)
+        status = _waited(solving, now() + 2 * limit + GRACE_S, solver.stop_search)
     if status == cp_model.INFEASIBLE:
         return Solved(None, program.hi[0] + 1, True)
     found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
     columns = np.array([solver.value(v) for v in variables]) if found else None
     done = status == cp_model.OPTIMAL
-    if not done and work is None and time.monotonic() - begin < 0.9 * limit - 1:
-        ending.ask()  # the solver has heard Ctrl-C, and nobody else
     return Solved(columns, max(program.lo[0], math.ceil(solver.best_objective_bound - 0.5)), done)
 
 
@@ -107,13 +109,21 @@ def highs(program: Program, limit: float, hint: Whole | None = None) -> Solved:
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
-    end, nothing = now() + 2 * limit + 60, Solved(None, program.lo[0], False)
+    end, nothing = now() + 2 * limit + GRACE_S, Solved(None, program.lo[0], False)
     try:
         answer = _answer(child, given, end)
         return pickle.loads(answer) if answer is not None and child.returncode == 0 else nothing
     finally:
         child.kill()
         child.wait()
+
+
+def _waited(solving: Future[Any], end: float, stop: Callable[[], None]) -> Any:
+    """What comes of work that is stopped when time is over."""
+    while not wait([solving], LOOK_S).done:
+        if now() > end:
+            stop()
+    return solving.result()
 
 
 def _answer(child: subprocess.Popen[bytes], given: bytes, end: float) -> bytes | None:
