@@ -13,7 +13,7 @@ from codegen import bundle as bundles
 from codegen import folder, zoo
 from codegen.render import TARGETS
 from codegen.verify import verify as verify_bundle
-from dse import cli_calibrate, cli_cluster, cli_place, cli_run, cli_simulate, cli_testbed, ending, show
+from dse import cli_calibrate, cli_cluster, cli_place, cli_run, cli_simulate, cli_testbed, ending, show, show_price
 from dse import run as job
 from dse.cli_group import grouped
 from dse.cli_options import (
@@ -172,9 +172,9 @@ def price(
         graph, found = gathered(graph, found)
     result = priced(graph, cluster, found)
     if as_json:
-        print_json(show.price_body(graph, cluster, result))
+        print_json(show_price.price_body(graph, cluster, result))
     else:
-        show.price(console, graph, cluster, result)
+        show_price.price(console, graph, cluster, result)
     show.warn_unlike(aside(as_json), cluster)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from dse import show
+from dse import show, show_price
 from dse.evaluation import OBJECTIVES
 from dse.results import UNITS, shown
 from model.bounds import (
@@ -126,7 +126,7 @@ def simulated(console: Console, look: Look) -> None:
     _totals(console, look)
     _devices(console, look)
     _links(console, look)
-    show.device_memory(console, look.found.devices(look.platform))
+    show_price.device_memory(console, look.found.devices(look.platform))
     _bounds(console, look)
     _gains(console, look)
     if look.measured:
