@@ -63,8 +63,11 @@ class Access:
 
 
 @contextmanager
-def connected(bundle: Path, platform: Platform, access: Access) -> Iterator[Cluster]:
-    """Connections to the hosts of a bundle. An error that is some hosts' alone says how to go on without them."""
+def connected(bundle: Path, platform: Platform, access: Access, replan: bool = False) -> Iterator[Cluster]:
+    """Connections to the hosts of a bundle.
+
+    replan: an error that is some hosts' alone says how to go on without them, for a command that has the options
+    """
     known = targets(platform, access)
     shipment = pack(bundle, known)
     believed = trust(access.known_hosts, access.pin, [target.name for target in known])
@@ -73,7 +76,7 @@ def connected(bundle: Path, platform: Platform, access: Access) -> Iterator[Clus
         with cluster(shipment, known, access.head, believed, password) as hosts:
             yield hosts
     except DeployError as error:
-        way_on = without({target.name for target in shipment.targets}, error)
+        way_on = without({target.name for target in shipment.targets}, error) if replan else []
         raise CleaveError(*error.sentences, *way_on) from error
 
 

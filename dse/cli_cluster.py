@@ -124,7 +124,7 @@ def deploy(
     packages, carried = environment.read()
     with (
         ready(bundle, Platform.from_file(platform), recipe, loss, aside(as_json), dry_run) as found,
-        connected(found.bundle, found.left, access) as hosts,
+        connected(found.bundle, found.left, access, replan=True) as hosts,
     ):
         body = found.body
         _check(hosts, environment.prepare, access.mixed, body, as_json)
@@ -171,7 +171,7 @@ def bench(
         return
     with ready(bundle, Platform.from_file(platform), recipe, loss, aside(as_json)) as made:
         whole = check_source(made.bundle, recipe.whole_model) if check else None
-        with connected(made.bundle, made.left, access) as hosts:
+        with connected(made.bundle, made.left, access, replan=True) as hosts:
             _check(hosts, False, access.mixed, made.body, as_json, show_table=False)
             with hosts.session(hosts.upload(), trusting) as session:
                 found = runs.timed(made.bundle, how, timeout_s=runs.timeout, runner=session.run)
