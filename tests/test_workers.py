@@ -17,7 +17,7 @@ def test_files_that_make_clusters_in_a_box_have_tests_with_the_marker() -> None:
 
 
 def test_tests_on_a_cluster_are_one_group_and_others_stay_with_those_of_their_file() -> None:
-    aligned, jobs = "tests/runtime/test_aligned.py", "tests/test_cluster_jobs.py"
+    aligned, jobs = "tests/runtime/test_clocks_of_hosts.py", "tests/test_cluster_jobs.py"
     assert group(f"{aligned}::test_hosts_whose_clocks_are_apart_are_aligned") == CLUSTER
     assert group(f"{jobs}::test_a_hybrid_mapping_gives_the_whole_model_s_answer_from_all_hosts[a::b]") == CLUSTER
     assert group(f"{aligned}::test_ranks_whose_clocks_are_apart_are_aligned[a-b]") == aligned

@@ -276,7 +276,7 @@ MB = 10**6
 def footing(weights: float, activations: float, buffers: float, segments: int) -> Footing:
     """A rank that takes 50 MB, 1.2 bytes a byte of weights, 1.5 of activations, 1 of buffers, 0.4 MB a session."""
     held = round(1.2 * weights + 1.5 * activations + buffers + 0.4 * MB * segments)
-    memory = Memory(50 * MB, round(buffers), 0, 7 * MB, 0)
+    memory = Memory(50 * MB, round(buffers), held - round(buffers), 7 * MB, 0)
     return Footing("d", weights, activations, 0.0, buffers, segments, 57 * MB + held, memory, 0.0)
 
 

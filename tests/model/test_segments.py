@@ -96,7 +96,7 @@ def test_a_segment_takes_what_the_formula_says(
 def test_each_segment_has_bytes_of_its_own(graph: Graph, tmp_path: Path) -> None:
     figures, mapping = unit(graph, 0, 0.0), random_mapping(random.Random(3), graph, DEVICES)
     case = Case.of(graph, priced_by(figures, tmp_path), mapping)
-    without = case.at(case.costs._replace(memory=case.costs.memory * [1, 1, 1, 0, 1]))
+    without = case.at(case.costs._replace(memory=case.costs.memory * [1, 1, 1, 0, 1, 1]))
     for each in (case, without):
         spend(each.g, each.shards, each.messages, each.costs, each.ledger)
         settle(each.costs, each.ledger)
