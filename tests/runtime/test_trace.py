@@ -8,6 +8,7 @@ import pytest
 from runtime.errors import CleaveError
 from runtime.trace import COMPUTE, INPUT, SEND, WAIT, Memory, Span, Trace, Usage
 
+MB = 10**6
 USAGES = (
     Usage(0, "pi0_cpu0", "CPUExecutionProvider", 1, 1000, 0.5, conditions={"numpy": "1.24"}),
     Usage(1, "pi1_cpu0", "CPUExecutionProvider", 1, 2000, 0.25, energy_j=1.5, memory=Memory(1000, 200, 300, 0, -10)),
@@ -48,6 +49,15 @@ def test_a_period_is_the_time_between_the_ends_of_frames() -> None:
     ends = tuple((Span(0, COMPUTE, "a", 0.0, end),) for end in (4.0, 4.5, 5.5, 6.0))
     assert Trace("measured", False, USAGES, ends).period_s == pytest.approx(2 / 3)
     assert Trace("measured", False, USAGES, ends[:1]).period_s is None
+
+
+@pytest.mark.parametrize(
+    ("peak", "without"),
+    [(100 * MB, 93 * MB), (101 * MB, 94 * MB), (120 * MB, 120 * MB)],
+    ids=["at the end", "about then", "while segments were opened"],
+)
+def test_frames_that_are_made_beforehand_do_not_count_unless_the_peak_was_before(peak: int, without: int) -> None:
+    assert Memory(50 * MB, 10 * MB, 30 * MB, 7 * MB, 3 * MB).without_input(peak) == without
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "cleave-plan", "version": 1}', '{"format": 1'])
