@@ -20,7 +20,7 @@ COMPUTE, COMMUNICATE, WAIT, ENERGY, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY, OPENI
 """Columns of an account: seconds, seconds, seconds, joules, bytes; OPENING: weights that are there twice while sessions
 are opened, as far as what is opened later does not take their place. A kernel keeps weights as it wants them: until the
 next ones of its session, those of the file are there, too. PASSED: what is passed on from segment to segment of a
-device, and its inputs, as far as it is not in a message's buffer."""
+device, and its inputs, as far as it is not in a message's buffer; 0 where nobody knows what that holds."""
 COLUMNS = 10
 
 
@@ -88,10 +88,8 @@ def spend(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) ->
         for shard in range(s.ptr[task], s.ptr[task + 1]):
             _enter(s, m, out, shard)
             _compute(g, s, c, out, task, shard)
-            _take_over(g, s, out, task, shard)
-            out.kept[ix(shard)] = m.out_ptr[ix(shard)] < m.out_ptr[ix(shard + 1)]
-            if task < g.n_inputs:
-                _pass_on(g, s, out, task, shard)
+            if c.memory[ix(s.device[ix(shard)]), 5] > 0:
+                _keep(g, s, m, out, task, shard)
             for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
                 _communicate(g, s, m, c, out, message)
         _release(g, s, m, out, task)
@@ -188,8 +186,11 @@ def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, s
 
 
 @inlined
-def _take_over(g: GraphArrays, s: Shards, out: Ledger, task: int, shard: int) -> None:
-    """What earlier segments of a device have made for a shard of its has a buffer."""
+def _keep(g: GraphArrays, s: Shards, m: Messages, out: Ledger, task: int, shard: int) -> None:
+    """What earlier segments of a device have made for a shard of its has a buffer, and so have inputs."""
+    out.kept[ix(shard)] = m.out_ptr[ix(shard)] < m.out_ptr[ix(shard + 1)]
+    if task < g.n_inputs:
+        _pass_on(g, s, out, task, shard)
     device = s.device[ix(shard)]
     since = out.since[ix(device)]
     for edge in range(g.edge_ptr[ix(task)], g.edge_ptr[ix(task + 1)]):
