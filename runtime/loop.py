@@ -30,8 +30,8 @@ def run_frames(program: Program, rank: Rank, options: Options) -> None:
     frames: list[list[Record]] = []
     kept: dict[str, list[np.ndarray]] = {name: [] for name in rank.outputs}
     first, busy_s = _compare(rank, options), 0.0
-    yardstick = Yardstick()
-    yardstick.measure(ENDS)
+    yardstick, ends = Yardstick(), ENDS if options.report else 0
+    yardstick.measure(ends)
     with rank.shared.footprint.growing(memory.FRAMES):
         for index in range(-options.warmup, options.frames):
             lane = lanes[index % len(lanes)]
@@ -62,9 +62,8 @@ def run_frames(program: Program, rank: Rank, options: Options) -> None:
         rank.communicator.barrier()  # a host draws power until the last rank is done
     energy, last = meter.stop(options.frames), _compare(rank, options)
     clock = {other: Clock(exchange, last[other]) for other, exchange in first.items()}
-    yardstick.measure(ENDS)
-    took = usage(rank, busy_s, energy, yardstick.seconds if options.report else None)
-    hand_in(rank, options, Account(took, frames, kept), clock)
+    yardstick.measure(ends)
+    hand_in(rank, options, Account(usage(rank, busy_s, energy, yardstick.seconds), frames, kept), clock)
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,6 @@ class Yardstick:
             self._seen.append((time.thread_time() - began) / TIMES)
 
     @property
-    def seconds(self) -> float:
-        """The middle one."""
-        return round(median(self._seen), 12)
+    def seconds(self) -> float | None:
+        """The middle one; None: nobody has measured."""
+        return round(median(self._seen), 12) if self._seen else None

@@ -15,7 +15,7 @@ def measured() -> float:
     yardsticks = [Yardstick() for _ in range(5)]
     for yardstick in yardsticks:
         yardstick.measure(15)
-    return min(yardstick.seconds for yardstick in yardsticks)
+    return min(yardstick.seconds or 0.0 for yardstick in yardsticks)
 
 
 def test_time_that_others_take_does_not_count() -> None:
@@ -32,3 +32,8 @@ def test_time_that_others_take_does_not_count() -> None:
         for other in others:
             other.join()
     assert beside == pytest.approx(alone, rel=1.0)
+
+
+def test_who_has_not_measured_knows_nothing() -> None:
+    assert Yardstick().seconds is None
+    assert measured() > 0
