@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from dse.chromosomes import Chromosome
 from dse.evaluation import OBJECTIVES, evaluate
 from dse.place.cnn.bounds import Proven, bounds
+from dse.place.cnn.cuts import line
 from dse.place.cnn.limits import FREE, Limits
-from dse.place.cnn.seeds import seeds
+from dse.place.cnn.seeds import within
 from dse.results import shown
 from model.costs import CostArrays, Floats
 from model.mapping import Mapping
@@ -52,8 +53,8 @@ def exact(chromosome: Chromosome, costs: CostArrays, objective: str, evaluator: 
 
 def candidates(chromosome: Chromosome, costs: CostArrays, limits: Limits) -> NDArray[np.int64]:
     """``(n, n_genes)``, also some that keep to no limits: they tell what can be had."""
-    tried = dict.fromkeys([FREE, *(limits.tightened(part) for part in TIGHTER)])
-    return np.unique(np.vstack([seeds(chromosome, costs, each) for each in tried]), axis=0)
+    tried, on = dict.fromkeys([FREE, *(limits.tightened(part) for part in TIGHTER)]), line(chromosome, costs)
+    return np.unique(np.vstack([within(replace(on, limits=each)) for each in tried]), axis=0)
 
 
 def _beyond(limits: Limits, scores: Floats) -> list[str]:

@@ -11,18 +11,21 @@ from dse.chromosomes import Chromosome
 from dse.evaluation import ANALYTICAL, SIMULATOR, evaluate
 from dse.place.cnn.chains import Stages, chains
 from dse.place.cnn.cuts import Line, line
-from dse.place.cnn.limits import FREE, Limits
 from model.costs import CostArrays
 
 
-def seeds(chromosome: Chromosome, costs: CostArrays, limits: Limits = FREE) -> NDArray[np.int64]:
+def seeds(chromosome: Chromosome, costs: CostArrays) -> NDArray[np.int64]:
     """``(k, n_genes)`` chains of whole layers with the least period and latency, for every number of devices.
 
     Where the chromosome has a second row, chains with pairs of devices that share their heavy layers, too.
-    Those that a chromosome cannot express or that need more memory than there is are left out; ``limits`` only says
-    what chains are looked for.
+    Those that a chromosome cannot express or that need more memory than there is are left out.
     """
-    on = line(chromosome, costs, limits)
+    return within(line(chromosome, costs))
+
+
+def within(on: Line) -> NDArray[np.int64]:
+    """``seeds`` of a line whose limits say what chains are looked for; not all that are found keep to them."""
+    chromosome, costs = on.chromosome, on.costs
     rows = [chromosome.encode(*_rows(on.devices(stages))) for stages in _chains(on)]
     genes = np.array([row for row in rows if row is not None], dtype=np.int64).reshape(-1, chromosome.n_genes)
     if not len(genes):
