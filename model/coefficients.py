@@ -60,6 +60,12 @@ def kind(graph: Graph, layer: Layer) -> str:
     return _KIND_OF.get(layer.op, "other")
 
 
+def rebuilt(kind: str) -> bool:
+    """Whether ONNX Runtime makes weights of a kind anew before it runs: in blocks of channels, or as other layers want
+    them that become part of it."""
+    return kind.startswith("conv")
+
+
 PART = " in parts"
 
 
@@ -140,8 +146,8 @@ class UnitCost:
     late_s, late_s_per_byte: of a message: it is noticed later than it came, see ``runtime.communicator.wait``
     wake_s, wake_s_per_byte: of a message: what is computed with it takes longer, for caches are cold after a wait
     kernels: measured layers by signature (``model.signature``); they come before what ``layers`` says
-    gains:   what an edge inside a segment saves: seconds, and seconds a byte of the tensor; of measured edges by pair
-             of signatures (``signature.edge_name``), of others by pair of kinds (``pair``)
+    gains:   seconds that an edge inside a segment saves, of measured edges, by ``signature.edge_name``
+    gain_parts: what other edges save, by pair of kinds (``pair``): as a part of what the shorter of both layers takes
     joins:   by axis, seconds a byte of putting a tensor together of parts that do not lie side by side in memory
     memory_segment_bytes: of each session, whatever it holds
     segment_error: relative error of a segment's time to expect, cross-validated; None: unknown
@@ -163,7 +169,8 @@ class UnitCost:
     receive_s_per_byte: float = 0.0
     gap_s: float = 0.0
     kernels: dict[str, Kernel] = field(default_factory=dict)
-    gains: dict[str, tuple[float, float]] = field(default_factory=dict)
+    gains: dict[str, float] = field(default_factory=dict)
+    gain_parts: dict[str, float] = field(default_factory=dict)
     segment_error: float | None = None
     idle_w: float | None = None
     send_j_per_byte: float = 0.0
@@ -183,9 +190,9 @@ class UnitCost:
         whole = self.memory_kinds.get(kind.removesuffix(PART), self.memory_weights)
         return self.memory_kinds.get(kind, whole)
 
-    def gain(self, edge: str, pair: str) -> tuple[float, float]:
-        """What an edge saves, by its pairs of signatures and of kinds: seconds, and seconds a byte."""
-        return self.gains.get(edge) or self.gains.get(pair, (0.0, 0.0))
+    def gain(self, edge: str, pair: str, shorter_s: float) -> float:
+        """Seconds that an edge saves, by its name and pair. shorter_s: what the shorter of its layers takes alone"""
+        return self.gains[edge] if edge in self.gains else self.gain_parts.get(pair, 0.0) * shorter_s
 
 
 @dataclass(frozen=True)
@@ -248,7 +255,7 @@ def _by_paper(found: Coefficients) -> Coefficients:
 def _bare(unit: UnitCost) -> UnitCost:
     layers = {kind: _plain(cost) for kind, cost in unit.layers.items()}
     none: dict[str, Any] = dict.fromkeys(MESSAGES, 0.0)
-    return replace(unit, layers=layers, kernels={}, gains={}, joins={}, **none)
+    return replace(unit, layers=layers, kernels={}, gains={}, gain_parts={}, joins={}, **none)
 
 
 def _plain(cost: LayerCost) -> LayerCost:
@@ -298,7 +305,11 @@ def _problems(unit: UnitCost, where: str) -> list[str]:
     for name in set(unit.memory_kinds) - {*KINDS, *map(part_of, KINDS)}:
         found.append(f"{where}.memory_kinds: '{name}' is no kind of layer (they are {', '.join(KINDS)})")
     for name in unit.gains:
-        ends = name.split(">")
-        if len(ends) != 2 or (set(ends) - set(PARTNERS) and not all("-" in end for end in ends)):
-            found.append(f"{where}.gains: '{name}' is no pair of kinds, such as conv>activation, or of signatures")
+        if name.count(">") != 1 or not all("-" in end for end in name.split(">")):
+            found.append(f"{where}.gains: '{name}' is no pair of signatures")
+    for name, part in unit.gain_parts.items():
+        if name.count(">") != 1 or set(name.split(">")) - set(PARTNERS):
+            found.append(f"{where}.gain_parts: '{name}' is no pair of kinds, such as conv>activation")
+        if part > 1:
+            found.append(f"{where}.gain_parts.{name}: must be at most 1, not {part:g}")
     return found

@@ -17,7 +17,7 @@ from runtime.errors import CleaveError
 
 Floats = NDArray[np.float64]
 
-WHOLE, SPLIT, WATTS, HOLD, HOLD_PART = 0, 1, *(2 * boxes.KINDS + k for k in (1, 2, 3))
+WHOLE, SPLIT, WATTS, HOLD, HOLD_PART, REBUILT = 0, 1, *(2 * boxes.KINDS + k for k in (1, 2, 3, 4))
 """Columns of ``CostArrays.work``."""
 GAIN, JOIN = 0, 1
 """Columns of ``CostArrays.beside``."""
@@ -26,9 +26,9 @@ GAIN, JOIN = 0, 1
 class CostArrays(NamedTuple):
     """What things cost. ``T`` tasks, ``D`` devices, ``P`` memory pools.
 
-    work: (T, D, 4 + 2 * KINDS) of a task by itself: seconds of the WHOLE; from SPLIT on, for each kind of split, the
+    work: (T, D, 5 + 2 * KINDS) of a task by itself: seconds of the WHOLE; from SPLIT on, for each kind of split, the
           fixed part of a shard's seconds and the part that goes with its share; WATTS meanwhile; resident bytes that
-          it HOLDs a byte of weights, and that a part of it does
+          it HOLDs a byte of weights, and that a part of it does; 1 where its weights are REBUILT before they are used
     beside: (E, D, 1 + KINDS) seconds of an edge: that it saves (GAIN) where the same segment made what it brings; from
             JOIN on, for each kind of split, of putting parts together where it was made in parts; (0, …): none anywhere
     cut_bytes, kept_bytes: (T, KINDS) weights that a kind of split divides among the shards, and that each has whole
@@ -73,9 +73,10 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
     cut, kept = weights(graph, g)
     units = [_unit(platform, d) for d in range(len(platform.devices))]
     leave, enter, names = links(platform)
+    work = _work(graph, g, platform)
     return CostArrays(
-        work=_work(graph, g, platform),
-        beside=_beside(graph, g, units, platform),
+        work=work,
+        beside=_beside(graph, g, units, work, platform),
         cut_bytes=cut,
         kept_bytes=kept,
         bandwidth=platform.bandwidth(),
@@ -163,8 +164,8 @@ def _unit(platform: Platform, device: int) -> coefficients.UnitCost:
 
 
 def _work(graph: Graph, g: GraphArrays, platform: Platform) -> Floats:
-    """(T, D, HOLD_PART + 1) of inputs and outputs, which take no time, and layers (Eq. 4.7, 4.10)."""
-    table = np.zeros((len(g.size), len(platform.devices), HOLD_PART + 1))
+    """(T, D, REBUILT + 1) of inputs and outputs, which take no time, and layers (Eq. 4.7, 4.10)."""
+    table = np.zeros((len(g.size), len(platform.devices), REBUILT + 1))
     known: dict[tuple[str, str, float], list[list[float]]] = {}
     for d, device in enumerate(platform.devices):
         unit = _unit(platform, d)
@@ -193,7 +194,8 @@ def row(graph: Graph, layer: Layer, unit: coefficients.UnitCost, slower: float) 
     shared: list[float] = []
     for kind in range(boxes.KINDS):
         shared += [slower * s for s in splits[kind]] if kind in splits else [fixed, rest]
-    return [fixed + rest, *shared, cost.power_w, unit.held(kind_of), unit.held(coefficients.part_of(kind_of))]
+    held = [unit.held(kind_of), unit.held(coefficients.part_of(kind_of)), float(coefficients.rebuilt(kind_of))]
+    return [fixed + rest, *shared, cost.power_w, *held]
 
 
 def _work_s(graph: Graph, layer: Layer, unit: coefficients.UnitCost, cost: coefficients.LayerCost) -> float:
@@ -202,9 +204,11 @@ def _work_s(graph: Graph, layer: Layer, unit: coefficients.UnitCost, cost: coeff
     return layer.macs / (unit.frequency_hz * cost.macs_per_cycle) + cost.s_per_byte * touched
 
 
-def _beside(graph: Graph, g: GraphArrays, units: list[coefficients.UnitCost], platform: Platform) -> Floats:
-    """(E, D, …) seconds; there are none at inputs and outputs of the network."""
-    if not any(unit.gains or unit.joins for unit in units):
+def _beside(
+    graph: Graph, g: GraphArrays, units: list[coefficients.UnitCost], work: Floats, platform: Platform
+) -> Floats:
+    """(E, D, …) seconds; there are none at inputs and outputs of the network. work: of ``CostArrays``"""
+    if not any(unit.gains or unit.gain_parts or unit.joins for unit in units):
         return np.zeros((0, len(units), JOIN + boxes.KINDS))
     table = np.zeros((len(g.edge_tensor), len(units), JOIN + boxes.KINDS))
     layers, names = range(g.n_inputs, g.n_inputs + g.n_layers), signatures(graph)
@@ -212,21 +216,23 @@ def _beside(graph: Graph, g: GraphArrays, units: list[coefficients.UnitCost], pl
         for edge in range(g.edge_ptr[task], g.edge_ptr[task + 1]):
             tensor = g.edge_tensor[edge]
             if g.tensor_task[tensor] in layers:
-                maker, reader = (graph.layers[t - g.n_inputs] for t in (g.tensor_task[tensor], task))
+                ends = [g.tensor_task[tensor], task]
+                maker, reader = (graph.layers[end - g.n_inputs] for end in ends)
                 for d, (unit, device) in enumerate(zip(units, platform.devices, strict=True)):
-                    name = edge_name(names, maker.index, reader.index)
-                    found = edge_row(graph, maker, reader, name, float(g.tensor_bytes[tensor]), unit)
-                    table[edge, d] = [_slower(device, unit) * seconds for seconds in found]
+                    name, slower = edge_name(names, maker.index, reader.index), _slower(device, unit)
+                    shorter_s = float(work[ends, d, WHOLE].min()) / slower
+                    found = edge_row(graph, maker, reader, name, float(g.tensor_bytes[tensor]), shorter_s, unit)
+                    table[edge, d] = [slower * seconds for seconds in found]
     return table
 
 
 def edge_row(
-    graph: Graph, maker: Layer, reader: Layer, name: str, size: float, unit: coefficients.UnitCost
+    graph: Graph, maker: Layer, reader: Layer, name: str, size: float, shorter_s: float, unit: coefficients.UnitCost
 ) -> list[float]:
     """Seconds of an edge over which a layer reads ``size`` bytes of another one: see ``CostArrays.beside``."""
-    once, per_byte = unit.gain(name, coefficients.pair(graph, maker, reader))
+    gain = unit.gain(name, coefficients.pair(graph, maker, reader), shorter_s)
     joins = [unit.joins.get(k, 0.0) * size if apart(graph, maker, k) else 0.0 for k in range(boxes.KINDS)]
-    return [once + per_byte * size, *joins]
+    return [gain, *joins]
 
 
 def apart(graph: Graph, maker: Layer, kind: int) -> bool:

@@ -12,16 +12,16 @@ from model.coefficients import UnitCost
 from model.fit_kinds import relative_error
 from model.least_squares import Floats, nonnegative
 from model.samples import Footing
+from runtime.trace import Memory
 
 MB = 1e6
 LIKELY, DOUBT = 1.0, 0.5
 """Before anything is measured, and its standard error: resident bytes a byte of weights, activations and buffers. Runs
 of one network on one device have the same weights and activations again and again and cannot tell them from what any
 network takes; what they leave open stays near this."""
-ACTIVATIONS, BUFFERS, SESSION, FIRST, OPENING = "activations", "buffers", "session", "first session", "opening"
-OTHERS = {ACTIVATIONS: (1.0, 0.5), BUFFERS: (1.0, 0.25), SESSION: (0.2, 0.5), FIRST: (10.0, 10.0), OPENING: (1.0, 0.5)}
-"""The same of all else: MB of each session, and of the first; bytes a byte of the weights that are there twice while a
-session is opened."""
+ACTIVATIONS, BUFFERS, SESSION, FIRST = "activations", "buffers", "session", "first session"
+OTHERS = {ACTIVATIONS: (1.0, 0.5), BUFFERS: (1.0, 0.25), SESSION: (0.2, 0.5), FIRST: (10.0, 10.0)}
+"""The same of all else: MB of each session, and of the first."""
 RELATIVE = 0.005
 """Standard error of a rank's memory."""
 
@@ -29,16 +29,16 @@ RELATIVE = 0.005
 def fit_memory(ranks: Sequence[Footing], unit: UnitCost) -> tuple[UnitCost, float | None]:
     """The coefficients with memory as measured, and the relative error of ranks' peaks; None: no rank has told.
 
-    The base is what ranks say it is. What is left of their peak, without the frames that a benchmark makes beforehand,
-    is weights, by kind of layer, activations, buffers of the plan, and what sessions take.
+    The base is what ranks say it is. What else is there at the end, without the frames that a benchmark makes
+    beforehand, is weights, by kind of layer, activations, buffers of the plan, and what sessions take. While these are
+    opened there may be more.
     """
-    ranks = [rank for rank in ranks if rank.memory is not None]
-    if not ranks:
+    told = [(rank, rank.memory) for rank in ranks if rank.memory is not None]
+    if not told:
         return unit, None
-    base = float(np.median([rank.memory.base_bytes for rank in ranks if rank.memory]))
-    held, peaks = [_held(rank) for rank in ranks], np.array([_peak(rank) for rank in ranks])
-    x = _solved(held, peaks - base, RELATIVE * peaks)
-    predicted = base + np.array([sum(x[name] * size for name, size in each.items()) for each in held])
+    base = float(np.median([memory.base_bytes for _, memory in told]))
+    lasting = np.array([float(memory.lasting_bytes) for _, memory in told])
+    x = _solved([_held(rank) for rank, _ in told], lasting - base, RELATIVE * lasting)
     fitted = replace(
         unit,
         memory_bias_bytes=base + x.pop(FIRST) * MB,
@@ -46,11 +46,29 @@ def fit_memory(ranks: Sequence[Footing], unit: UnitCost) -> tuple[UnitCost, floa
         memory_buffers=x[BUFFERS],
         memory_passed=x.pop(BUFFERS),
         memory_segment_bytes=x.pop(SESSION) * MB,
-        memory_opening=x.pop(OPENING),
+        memory_opening=_opening(told),
         memory_weights=x.pop("", LIKELY),
         memory_kinds=x,
     )
-    return fitted, relative_error(predicted, peaks)
+    peaks = np.array([float(memory.without_input(rank.peak_bytes)) for rank, memory in told])
+    return fitted, relative_error(np.array([peak_bytes(rank, fitted) for rank, _ in told]), peaks)
+
+
+def peak_bytes(rank: Footing, unit: UnitCost) -> float:
+    """What a rank's memory is at most by a unit's coefficients, as ``model.spending`` has it."""
+    weights = rank.weights_of or {"": rank.weights_bytes}
+    lasts = unit.memory_bias_bytes + unit.memory_segment_bytes * rank.segments
+    lasts += sum(unit.held(kind) * size for kind, size in weights.items())
+    frames = unit.memory_activations * rank.activations_bytes + unit.memory_buffers * rank.buffers_bytes
+    return lasts + max(frames, unit.memory_opening * rank.opening_bytes)
+
+
+def _opening(told: Sequence[tuple[Footing, Memory]]) -> float:
+    """Resident bytes a byte of the weights that are there twice while sessions are opened; 0: no rank can tell."""
+    known = [(rank.opening_bytes, memory.opening_bytes - memory.segments_bytes) for rank, memory in told
+             if memory.opening_bytes]  # fmt: skip
+    twice, more = np.array(known, np.float64).reshape(-1, 2).T
+    return max(0.0, float(twice @ more / (twice @ twice))) if twice.any() else 0.0
 
 
 def _solved(held: Sequence[Mapping[str, float]], rest: Floats, sigma: Floats) -> dict[str, float]:
@@ -71,10 +89,4 @@ def _held(rank: Footing) -> dict[str, float]:
         BUFFERS: rank.buffers_bytes,
         SESSION: rank.segments * MB,
         FIRST: min(rank.segments, 1) * MB,
-        OPENING: rank.opening_bytes,
     }
-
-
-def _peak(rank: Footing) -> float:
-    """Resident bytes at most, without what a benchmark alone has: frames that are made before they are needed."""
-    return float(rank.memory.without_input(rank.peak_bytes) if rank.memory else rank.peak_bytes)

@@ -9,7 +9,7 @@ another program ran beside them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,6 +32,8 @@ LIKE = 0.5
 FAR = 3.0
 """Segments so many times further off than usual count less."""
 ROUNDS = 8
+MOST = 2.0
+"""Times what the shorter of its layers takes that an edge is taken to gain, where it tells what others do."""
 PACE, TELLING = 0.05, 8
 """A run whose segments, at least so many, are all slower or faster by more than that was disturbed as a whole: it
 counts less."""
@@ -39,12 +41,12 @@ counts less."""
 
 @dataclass(frozen=True)
 class Table:
-    """What was found: kernels by signature, gains by pair of kinds, and of measured edges by pair of signatures, joins
-    by axis; how many edges of a pair of kinds were seen."""
+    """What was found: kernels by signature, seconds that measured edges gain by pair of signatures, the part of the
+    shorter layer that edges do by pair of kinds, joins by axis; how many edges of a pair of kinds were seen."""
 
     kernels: dict[str, Kernel]
-    gains: dict[str, tuple[float, float]]
-    edges: dict[str, float]
+    gains: dict[str, float]
+    parts: dict[str, float]
     joins: dict[int, float]
     seen: dict[str, int]
 
@@ -58,7 +60,7 @@ class Column(NamedTuple):
 
 
 WHOLE, FIXED, SLOPE, JOIN = "whole", "fixed", "slope", "join"
-EDGE, GAIN, GAIN_A_BYTE = "edge", "gain", "gain a byte"
+EDGE = "edge"
 
 Row = list[tuple[Column, float]]
 """Numbers, and how often each counts. Seconds of a segment are such a row."""
@@ -72,12 +74,11 @@ def fit_table(networks: Mapping[str, Network], runs: Sequence[Run]) -> Table:
     run_of = np.repeat(np.arange(len(runs), dtype=np.int32), [len(run.samples) for run in runs])
     edges = {edge.name: edge for network in networks.values() for of in network.edges for edge in of}
     times, sigma = np.array([s.time_s for s in samples]), np.array([uncertain_s(s) for s in samples])
-    x = _solved(rows, _ties(rows, edges), times, sigma, run_of)
+    x = _solved(rows, edges, times, sigma, run_of)
     seen = Counter(edges[column.of].pair for row in rows for column, _ in row if column.what == EDGE)
-    gains = {pair: (x[Column(GAIN, pair)], x[Column(GAIN_A_BYTE, pair)]) for pair in sorted(seen)}
-    alone = {column.of: x[column] for column in sorted(x) if column.what == EDGE}
+    gains = {column.of: x[column] for column in sorted(x) if column.what == EDGE}
     joins = {column.axis: x[column] for column in sorted(x) if column.what == JOIN}
-    return Table(_kernels(x, _errors(rows, samples, x)), gains, alone, joins, dict(seen))
+    return Table(_kernels(x, _errors(rows, samples, x)), gains, _parts(_gained(x), edges), joins, dict(seen))
 
 
 def uncertain_s(sample: Sample) -> float:
@@ -110,20 +111,31 @@ def _terms(p: InSegment, name: str) -> Iterator[tuple[Column, float]]:
 
 
 def _solved(
-    rows: Sequence[Row], ties: Sequence[Tie], times: Floats, sigma: Floats, run_of: Ints
+    rows: Sequence[Row], edges: Mapping[str, Edge], times: Floats, sigma: Floats, run_of: Ints
 ) -> dict[Column, float]:
     """The numbers. Rows that are far off get a larger standard error, and all is solved again."""
-    all_rows = [*rows, *(tie.row for tie in ties)]
-    columns = {c: k for k, c in enumerate(dict.fromkeys(c for row in all_rows for c, _ in row))}
-    a, tied = _matrix(rows, columns), _matrix(all_rows[len(rows) :], columns)
-    error, doubt = np.array([tie.error for tie in ties]), sigma
+    columns = {column: k for k, column in enumerate(_columns(rows))}
+    a = _matrix(rows, columns)
     x = nonnegative(_divided(a, sigma), times / sigma)
     for _ in range(ROUNDS):
         doubt = _doubt(a @ x, times, sigma, run_of)
-        loose = error * np.maximum(abs(tied) @ x / 2, ABSOLUTE_S)
+        ties = [*_splits(columns), *_alikes(_gained(_named(columns, x)), edges)]
+        tied = _matrix([tie.row for tie in ties], columns)
+        loose = np.array([tie.error for tie in ties]) * np.maximum(abs(tied) @ x / 2, ABSOLUTE_S)
         both = sparse.vstack([_divided(a, doubt), _divided(tied, loose)])
         x = nonnegative(both, np.append(times / doubt, np.zeros(len(ties))), x)
+    return _named(columns, x)
+
+
+def _named(columns: Mapping[Column, int], x: Floats) -> dict[Column, float]:
     return {column: float(x[k]) for column, k in columns.items()}
+
+
+def _columns(rows: Sequence[Row]) -> dict[Column, None]:
+    """What rows are made of, and what that is tied to."""
+    found = dict.fromkeys(column for row in rows for column, _ in row)
+    wholes = dict.fromkeys(Column(WHOLE, column.of) for column in found if column.what == FIXED)
+    return found | wholes
 
 
 def _doubt(found: Floats, times: Floats, sigma: Floats, run_of: Ints) -> Floats:
@@ -155,16 +167,44 @@ class Tie(NamedTuple):
     error: float
 
 
-def _ties(rows: Sequence[Row], edges: Mapping[str, Edge]) -> list[Tie]:
-    """``fixed + slope - whole`` of splits, and of edges what they gain less what such edges do."""
-    seen = dict.fromkeys(column for row in rows for column, _ in row)
-    splits = [Tie([(c, 1.0), (Column(SLOPE, c.of, c.axis), 1.0), (Column(WHOLE, c.of), -1.0)], TIE)
-              for c in seen if c.what == FIXED]  # fmt: skip
-    return splits + [Tie(_like(column, edges[column.of]), LIKE) for column in seen if column.what == EDGE]
+def _splits(seen: Iterable[Column]) -> list[Tie]:
+    """``fixed + slope - whole``."""
+    fixed = [column for column in seen if column.what == FIXED]
+    return [Tie([(c, 1.0), (Column(SLOPE, c.of, c.axis), 1.0), (Column(WHOLE, c.of), -1.0)], TIE) for c in fixed]
 
 
-def _like(column: Column, edge: Edge) -> Row:
-    return [(column, 1.0), (Column(GAIN, edge.pair), -1.0), (Column(GAIN_A_BYTE, edge.pair), -edge.size_bytes)]
+def _alikes(gained: Mapping[str, Gained], edges: Mapping[str, Edge]) -> Iterator[Tie]:
+    """What an edge gains, less the part of the shorter layer that such edges do."""
+    parts = _parts(gained, edges)
+    for name, of in gained.items():
+        yield Tie([(Column(EDGE, name), 1.0), (Column(WHOLE, of.shorter), -parts[edges[name].pair])], LIKE)
+
+
+class Gained(NamedTuple):
+    """What an edge gains as a part of what the shorter of its layers takes alone, whose signature it is."""
+
+    part: float
+    shorter: str
+
+
+def _gained(x: Mapping[Column, float]) -> dict[str, Gained]:
+    """By edge, where both layers are known."""
+    alone_s = {column.of: seconds for column, seconds in x.items() if column.what == WHOLE and seconds > 0}
+    found = {}
+    for column in (column for column in x if column.what == EDGE):
+        ends = [end for end in column.of.split(">") if end in alone_s]
+        if len(ends) == 2:
+            shorter = min(ends, key=lambda end: alone_s[end])
+            found[column.of] = Gained(min(MOST, x[column] / alone_s[shorter]), shorter)
+    return found
+
+
+def _parts(gained: Mapping[str, Gained], edges: Mapping[str, Edge]) -> dict[str, float]:
+    """By pair of kinds, the mean over edges."""
+    found: dict[str, list[float]] = {}
+    for name, of in gained.items():
+        found.setdefault(edges[name].pair, []).append(of.part)
+    return {pair: min(1.0, float(np.mean(parts))) for pair, parts in sorted(found.items())}
 
 
 def _matrix(rows: Sequence[Row], columns: Mapping[Column, int]) -> sparse.csr_matrix:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -97,18 +98,23 @@ def fit_times(networks: Mapping[str, Network], runs: Sequence[Run], declared: Un
     table = fit_table(networks, runs)
     graphs = {name: network.graph for name, network in networks.items()}
     layers = fit_kinds(measured(graphs, table.kernels), declared)
-    return replace(declared, kernels=table.kernels, gains=_gains(table), joins=table.joins, layers=layers)
+    return replace(
+        declared,
+        kernels=table.kernels,
+        gains=table.gains,
+        gain_parts=_gain_parts(table),
+        joins=table.joins,
+        layers=layers,
+    )
 
 
-def _gains(table: Table) -> dict[str, tuple[float, float]]:
-    """Of edges that were seen, and of all pairs of kinds: one that no segment had gains what an edge does on average,
-    for no session starts there either."""
-    if not table.gains:
+def _gain_parts(table: Table) -> dict[str, float]:
+    """Of all pairs of kinds: one that no segment had gains what an edge does on average, for no session starts there
+    either."""
+    if not table.parts:
         return {}
-    once, per_byte = np.average([*table.gains.values()], axis=0, weights=[table.seen[pair] for pair in table.gains])
-    pairs = [f"{maker}>{reader}" for maker in PARTNERS for reader in PARTNERS]
-    of_pairs = {pair: table.gains.get(pair, (float(once), float(per_byte))) for pair in pairs}
-    return of_pairs | {name: (seconds, 0.0) for name, seconds in table.edges.items()}
+    usual = float(np.average([*table.parts.values()], weights=[table.seen[pair] for pair in table.parts]))
+    return {pair: table.parts.get(pair, usual) for pair in map(">".join, product(PARTNERS, repeat=2))}
 
 
 def _expected(found: Mapping[str, Score]) -> float:

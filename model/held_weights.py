@@ -34,9 +34,13 @@ class Weights:
             kind = self._kind(part)
             by_kind[kind] = by_kind.get(kind, 0.0) + self._of(part)
         so_far, most = 0.0, 0.0
-        for sizes in ([self._of(part) for part in parts] for parts in segments):
+        for parts in segments:
+            sizes = [self._of(part) for part in parts]
             so_far += sum(sizes)
-            most = max(most, so_far + max(sizes, default=0.0))
+            rebuilt = sum(
+                size for part, size in zip(parts, sizes, strict=True) if coefficients.rebuilt(self._kind(part))
+            )
+            most = max(most, so_far + max([rebuilt, *sizes]))
         return Held({kind: size for kind, size in by_kind.items() if size}, most - so_far)
 
     def _kind(self, part: PartOf) -> str:

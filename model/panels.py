@@ -10,7 +10,7 @@ from model.platform import Platform
 from model.script import Script
 from model.simulated import Events, used
 from model.simulation import TICK_S
-from model.spending import ACTIVATIONS, BUFFERS, MEMORY, PASSED
+from model.spending import BUFFERS, MEMORY, PASSED, above
 from runtime.perfetto import Bar, Panel
 from runtime.trace import PREDICTED
 
@@ -61,7 +61,7 @@ def _memory(
     for device, (times, alive) in levels(script.case, events, warmup).items():
         account, k = script.found.price.account[device], script.case.costs.memory[device]
         rest = {"buffers": account[BUFFERS] * k[1] + account[PASSED] * k[5], "process": k[2]}
-        rest["weights"] = account[MEMORY] - account[ACTIVATIONS] * k[0] - sum(rest.values())
+        rest["weights"] = account[MEMORY] - above(account, k) - k[2]
         always = {name: round(size) for name, size in rest.items()}
         found[f"memory of {platform.devices[device].name}"] = [
             ((time - since) * TICK_S, {"activations": round(size * k[0]), **always})

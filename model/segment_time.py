@@ -125,11 +125,8 @@ class Clock:
         return sum(self.joins.get(join.axis, 0.0) * join.size_bytes for join in p.joins)
 
     def _saved(self, p: InSegment) -> float:
-        saved = 0.0
-        for edge in p.saves:
-            once, per_byte = self.unit.gain(edge.name, edge.pair)
-            saved += once + per_byte * edge.size_bytes
-        return saved
+        alone = self.rows[p.part.layer][WHOLE]
+        return sum(self.unit.gain(e.name, e.pair, min(alone, self.rows[e.maker][WHOLE])) for e in p.saves)
 
 
 def predict(graph: Graph, parts: Sequence[PartOf], unit: UnitCost) -> float:

@@ -13,14 +13,14 @@ import numpy as np
 from model import boxes
 from model.arrays import GraphArrays, Ints, ix
 from model.compiled import allocating, inlined, kernel
-from model.costs import GAIN, HOLD, HOLD_PART, JOIN, SPLIT, WATTS, WHOLE, CostArrays, Floats
+from model.costs import GAIN, HOLD, HOLD_PART, JOIN, REBUILT, SPLIT, WATTS, WHOLE, CostArrays, Floats
 from model.lowering import Messages, Room, Shards, alone
 
 COMPUTE, COMMUNICATE, WAIT, ENERGY, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY, OPENING, PASSED = range(10)
 """Columns of an account: seconds, seconds, seconds, joules, bytes; OPENING: weights that are there twice while sessions
-are opened, as far as what is opened later does not take their place. A kernel keeps weights as it wants them: until the
-next ones of its session, those of the file are there, too. PASSED: what is passed on from segment to segment of a
-device, and its inputs, as far as it is not in a message's buffer; 0 where nobody knows what that holds."""
+are opened, as far as what is opened later does not take their place: all that a session rebuilds, or the largest that it
+copies from the file. PASSED: what is passed on from segment to segment of a device, and its inputs, as far as it is not
+in a message's buffer; 0 where nobody knows what that holds."""
 COLUMNS = 10
 
 
@@ -32,9 +32,9 @@ class Ledger(NamedTuple):
     start, stop: (S,) of a shard; depart, arrive: (M,) of a message
     account: (D, COLUMNS) what each device spends, see the column names
     segments: (D,) how many
-    alive: (D,) bytes held; since: (D,) shard that the open segment began with, -1: there is none; spent, opened: (D,)
-           its seconds and the bytes of its largest weights so far; kept: (S,) 1 where what a shard makes is in a buffer
-           (scratch)
+    alive: (D,) bytes held; since: (D,) shard that the open segment began with, -1: there is none; spent: (D,) its
+           seconds so far; largest, rebuilt: (D,) bytes of its largest weights and of those that are rebuilt; kept: (S,)
+           1 where what a shard makes is in a buffer (scratch)
     """
 
     seconds: Floats
@@ -50,7 +50,8 @@ class Ledger(NamedTuple):
     alive: Floats
     since: Ints
     spent: Floats
-    opened: Floats
+    largest: Floats
+    rebuilt: Floats
     kept: Ints
 
 
@@ -71,6 +72,7 @@ def ledger(r: Room) -> Ledger:
         np.zeros(r.devices, i),
         np.zeros(r.devices),
         np.zeros(r.devices, i),
+        np.zeros(r.devices),
         np.zeros(r.devices),
         np.zeros(r.devices),
         np.zeros(r.shards, i),
@@ -108,7 +110,7 @@ def _enter(s: Shards, m: Messages, out: Ledger, shard: int) -> None:
     out.begins[ix(shard)] = begins
     if begins:
         out.segments[device] += 1
-        out.since[device], out.spent[device], out.opened[device] = shard, 0.0, 0.0
+        out.since[device], out.spent[device], out.largest[device], out.rebuilt[device] = shard, 0.0, 0.0, 0.0
 
 
 @inlined
@@ -176,8 +178,9 @@ def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, s
     weights = c.cut_bytes[task, kind] * share + c.kept_bytes[task, kind]
     a[WEIGHTS] += weights
     a[MEMORY] += weights * c.work[task, device, HOLD if alone(s, task) else HOLD_PART]
-    out.opened[device] = max(out.opened[device], weights)
-    a[OPENING] = max(a[OPENING], a[WEIGHTS] + out.opened[device])
+    out.largest[device] = max(out.largest[device], weights)
+    out.rebuilt[device] += weights * c.work[task, device, REBUILT]
+    a[OPENING] = max(a[OPENING], a[WEIGHTS] + max(out.largest[device], out.rebuilt[device]))
     alive = out.alive[device]
     for tensor in range(g.tensor_ptr[task], g.tensor_ptr[task + 1]):
         alive += g.tensor_bytes[ix(tensor)] * _made(kind, share)
@@ -293,9 +296,14 @@ def settle(c: CostArrays, out: Ledger) -> None:
         a[ENERGY] += (a[COMMUNICATE] + a[WAIT]) * c.communication_w[device]
         if a[COMPUTE] + a[COMMUNICATE] + a[ACTIVATIONS] > 0:
             k = c.memory[device]
-            a[MEMORY] += a[ACTIVATIONS] * k[0] + a[BUFFERS] * k[1] + k[2]
             a[OPENING] -= a[WEIGHTS]
-            a[MEMORY] += out.segments[device] * k[3] + a[OPENING] * k[4] + a[PASSED] * k[5]
+            a[MEMORY] += k[2] + out.segments[device] * k[3] + above(a, k)
+
+
+@inlined
+def above(a: Floats, k: Floats) -> float:
+    """Bytes of a device at most above what lasts: of frames, or while its sessions are opened. k: of its ``memory``"""
+    return max(a[ACTIVATIONS] * k[0] + a[BUFFERS] * k[1] + a[PASSED] * k[5], a[OPENING] * k[4])
 
 
 @inlined

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import resource
@@ -11,6 +12,10 @@ from typing import Iterator
 from runtime.trace import Memory
 
 BASE, BUFFERS, SEGMENTS, INPUT, FRAMES = "base", "buffers", "segments", "input", "frames"
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""Of mallopt(3)."""
+FRUGAL_BYTES, USUAL_BYTES = 1 << 16, 32 << 20
+"""Blocks from such a size on go back to the system when they are freed; 32 MB is what glibc comes to by itself."""
 
 
 class Footprint:
@@ -19,6 +24,7 @@ class Footprint:
     def __init__(self) -> None:
         self._parts = dict.fromkeys((BASE, BUFFERS, SEGMENTS, INPUT, FRAMES), 0)
         self._parts[BASE] = resident_bytes()
+        self._opening_bytes = 0
 
     def add(self, part: str, size_bytes: int) -> None:
         """So many bytes more of a part, which are known without looking."""
@@ -31,9 +37,33 @@ class Footprint:
         yield
         self.add(part, resident_bytes() - before)
 
+    def opened(self) -> None:
+        """A segment is open: what there was at most until now, above the base, was there for the segments."""
+        self._opening_bytes = max(0, peak_bytes() - self._parts[BASE])
+
     def memory(self) -> Memory:
         """The parts as they are now."""
-        return Memory(**{f"{part}_bytes": size_bytes for part, size_bytes in self._parts.items()})
+        parts = {f"{part}_bytes": size_bytes for part, size_bytes in self._parts.items()}
+        return Memory(**parts, opening_bytes=self._opening_bytes)
+
+
+@contextmanager
+def frugal() -> Iterator[None]:
+    """What is freed in the block goes back to the system at once, where the C library can be told so (glibc).
+
+    By itself it keeps what it thinks it will need again: after a session was opened, which reads the weights, fuses
+    them and lays them out anew, that is as much again as the weights (`python -m tests.bench.memory`).
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
+    if mallopt is None:
+        yield
+        return
+    mallopt(M_MMAP_THRESHOLD, FRUGAL_BYTES)
+    try:
+        yield
+    finally:
+        mallopt(M_MMAP_THRESHOLD, USUAL_BYTES)
+        mallopt(M_TRIM_THRESHOLD, 2 * USUAL_BYTES)
 
 
 def resident_bytes() -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from runtime.aligned import ALIGNMENT, zeros
 from runtime.clock import now_s
 from runtime.communicator import Communicator, Request, wait
-from runtime.memory import BASE, BUFFERS, SEGMENTS, Footprint
+from runtime.memory import BASE, BUFFERS, SEGMENTS, Footprint, frugal
 from runtime.options import Options
 from runtime.segment import Segment, load, open_session
 from runtime.trace import COMPUTE, SEND, WAIT
@@ -111,8 +111,9 @@ class Rank:
         path = os.path.join(os.path.dirname(os.path.abspath(self.place.file)), file)
         with self.shared.footprint.growing(BASE):
             load()
-        with self.shared.footprint.growing(SEGMENTS):
+        with self.shared.footprint.growing(SEGMENTS), frugal():
             self.shared.sessions[file] = open_session(path, self.provider, self.threads, self.place.arena)
+        self.shared.footprint.opened()
 
     def receive(self, buffer: np.ndarray, source: int, tag: int) -> Receive:
         """A message that fills ``buffer``, once a frame."""

@@ -59,6 +59,7 @@ class Memory:
     segments: what opening the segments adds: sessions, and weights unless they are mapped and come when they are used
     input:    what opening the input adds, random frames that are made beforehand
     frames:   what running frames adds: the arena of ONNX Runtime, mapped weights, outputs that are kept
+    opening:  what there was at most while segments were opened, above the base; 0: unknown. No further part
     """
 
     base_bytes: int
@@ -66,11 +67,18 @@ class Memory:
     segments_bytes: int
     input_bytes: int
     frames_bytes: int
+    opening_bytes: int = 0
+
+    @property
+    def lasting_bytes(self) -> int:
+        """What there is at the end, but for the input."""
+        return self.base_bytes + self.buffers_bytes + self.segments_bytes + self.frames_bytes
 
     def without_input(self, peak_bytes: int) -> int:
         """The peak of a rank whose frames come one by one. One that came and went before its input was made stays."""
-        rest = peak_bytes - sum(asdict(self).values())
-        return peak_bytes if rest > NOISE_BYTES else peak_bytes - self.input_bytes
+        came_and_went = peak_bytes - self.lasting_bytes - self.input_bytes > NOISE_BYTES
+        before = peak_bytes if came_and_went else self.base_bytes + self.opening_bytes
+        return max(before, peak_bytes - self.input_bytes)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 
@@ -12,6 +13,8 @@ void Footprint::growing(long& part, const std::function<void()>& action) {
     action();
     part += resident_bytes() - before;
 }
+
+void Footprint::opened() { opening = std::max(0L, peak_bytes() - base); }
 
 long resident_bytes() {
     long all = 0, resident = 0;

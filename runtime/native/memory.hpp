@@ -7,7 +7,8 @@
 struct Footprint {
     Footprint();
     static void growing(long& part, const std::function<void()>& action);  // what it makes resident belongs to the part
-    long base, buffers = 0, segments = 0, input = 0, frames = 0;
+    void opened();  // a segment is open: what there was at most until now was there for the segments
+    long base, buffers = 0, segments = 0, input = 0, frames = 0, opening = 0;
 };
 
 long resident_bytes();

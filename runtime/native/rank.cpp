@@ -80,6 +80,7 @@ const ort::Session& Rank::open(const std::string& file) {
     ort::Session session;
     Footprint::growing(shared.footprint.segments,
                        [&] { session = ort::open(shared.folder + "/" + file, shared.settings); });
+    shared.footprint.opened();
     return shared.sessions.emplace(file, session).first->second;
 }
 

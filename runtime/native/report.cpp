@@ -72,7 +72,8 @@ static std::string memory(const Footprint& parts) {
     return "{\"base_bytes\": " + std::to_string(parts.base) + ", \"buffers_bytes\": " + std::to_string(parts.buffers) +
            ", \"segments_bytes\": " + std::to_string(parts.segments) +
            ", \"input_bytes\": " + std::to_string(parts.input) +
-           ", \"frames_bytes\": " + std::to_string(parts.frames) + "}";
+           ", \"frames_bytes\": " + std::to_string(parts.frames) +
+           ", \"opening_bytes\": " + std::to_string(parts.opening) + "}";
 }
 
 static std::string usage(const Program& program, const Rank& rank, double processor_s) {

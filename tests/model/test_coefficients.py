@@ -127,11 +127,14 @@ KERNEL = {"op": "Conv", "whole_s": 1e-3, "splits": {"1": [1e-4, 9e-4]}, "error":
         (put({"C": KERNEL | {"splits": {"7": [1, 1]}}}, "units", "cpu", "kernels"), r"C: there is no axis 7 to split$"),
         (put({"C": KERNEL | {"whole_s": None}}, "units", "cpu", "kernels"), rf"C.whole_s: {NUMBER} None$"),
         (
-            put({"conv": [0, 0]}, "units", "cpu", "gains"),
-            r"gains: 'conv' is no pair of kinds, such as conv>activation, or of signatures$",
+            put({"conv": 0}, "units", "cpu", "gain_parts"),
+            r"gain_parts: 'conv' is no pair of kinds, such as conv>activation$",
         ),
-        (put({"conv>gru": [0, 0]}, "units", "cpu", "gains"), r"gains: 'conv>gru' is no pair of kinds"),
-        (put({"conv>pool": [0, -1]}, "units", "cpu", "gains"), rf"gains.conv>pool: {NUMBER} -1$"),
+        (put({"conv>gru": 0}, "units", "cpu", "gain_parts"), r"gain_parts: 'conv>gru' is no pair of kinds"),
+        (put({"conv>pool": -1}, "units", "cpu", "gain_parts"), rf"gain_parts.conv>pool: {NUMBER} -1$"),
+        (put({"conv>pool": 1.5}, "units", "cpu", "gain_parts"), r"gain_parts.conv>pool: must be at most 1, not 1.5$"),
+        (put({"conv>pool": 0}, "units", "cpu", "gains"), r"gains: 'conv>pool' is no pair of signatures$"),
+        (put({"Conv-0123>Relu-4567": -1}, "units", "cpu", "gains"), rf"gains.Conv-0123>Relu-4567: {NUMBER} -1$"),
         (put("small", "units", "cpu", "segment_error"), rf"segment_error: {NUMBER} 'small'$"),
         (put([], "measured"), r"^mine.json: measured: must be an object, not \[\]$"),
     ],
@@ -163,13 +166,15 @@ def test_no_more_is_said_than_one_can_read() -> None:
 
 def test_a_calibrated_set_is_written_as_it_is_read() -> None:
     whole = body()
-    whole["units"]["cpu"] |= {"kernels": {"Conv-0123": KERNEL}, "gains": {"conv>activation": [1e-6, 2e-10]}}
+    whole["units"]["cpu"] |= {"kernels": {"Conv-0123": KERNEL}, "gains": {"Conv-0123>Relu-4567": 1e-6}}
+    whole["units"]["cpu"] |= {"gain_parts": {"conv>activation": 0.5}}
     whole["units"]["cpu"] |= {"segment_error": 0.05, "idle_w": 2.5, "send_j_per_byte": 1e-9}
     whole["units"]["cpu"]["layers"]["fc"] |= {"s_per_byte": 1e-10, "error": 0.2}
     whole["measured"] = {"hosts": ["pi0"], "residuals": {"mean": 0.01}}
     found = coefficients.parse(json.dumps(whole), "mine.json")
     assert found.unit("cpu").kernels == {"Conv-0123": coefficients.Kernel("Conv", 1e-3, {1: (1e-4, 9e-4)}, 0.02)}
-    assert found.unit("cpu").gains == {"conv>activation": (1e-6, 2e-10)}
+    assert found.unit("cpu").gains == {"Conv-0123>Relu-4567": 1e-6}
+    assert found.unit("cpu").gain_parts == {"conv>activation": 0.5}
     assert json.loads(found.to_json()) == whole
     assert coefficients.parse(found.to_json(), "again") == found
 
@@ -178,7 +183,7 @@ def test_a_calibrated_set_is_written_as_it_is_read() -> None:
 def test_a_shipped_set_is_written_as_it_is_read(name: str) -> None:
     found = coefficients.load(name)
     assert coefficients.parse(found.to_json(), name) == found
-    assert found.unit("cpu").kernels == found.unit("cpu").gains == found.measured == {}
+    assert found.unit("cpu").kernels == found.unit("cpu").gains == found.unit("cpu").gain_parts == found.measured == {}
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{"])

@@ -34,7 +34,7 @@ def graph() -> Graph:
 
 
 def device(graph: Graph, seed: int = 1) -> UnitCost:
-    """A made-up unit that the model describes exactly: kernels of 0.1 to 1 ms, and gains below them."""
+    """A made-up unit that the model describes exactly: kernels of 0.1 to 1 ms, and gains below them by kind of edge."""
     draw = random.Random(seed)
     kernels = {}
     for layer, name in zip(graph.layers, signatures(graph), strict=True):
@@ -42,8 +42,8 @@ def device(graph: Graph, seed: int = 1) -> UnitCost:
         splits = dict.fromkeys((CHANNELS, ROWS), (0.1 * whole, 0.9 * whole)) if layer.op == "Conv" else {}
         kernels.setdefault(name, Kernel(layer.op, whole, splits))
     pairs = {edge.pair for edges in Network(graph).edges for edge in edges}
-    gains = {pair: (draw.uniform(1e-6, 1e-5), draw.uniform(0, 2e-11)) for pair in sorted(pairs)}
-    return replace(DECLARED, kernels=kernels, gains=gains, joins={ROWS: 2e-10})
+    parts = {pair: draw.uniform(0.02, 0.2) for pair in sorted(pairs)}
+    return replace(DECLARED, kernels=kernels, gain_parts=parts, joins={ROWS: 2e-10})
 
 
 def whole(graph: Graph, layer: int) -> PartOf:
@@ -127,14 +127,14 @@ def test_a_known_device_is_found_again(graph: Graph) -> None:
     found = fit({graph.name: graph}, calibration(graph, known), DECLARED)
     assert found.unit.kernels.keys() == known.kernels.keys()
     for name, kernel in known.kernels.items():
-        assert found.unit.kernels[name].whole_s == pytest.approx(kernel.whole_s, rel=1e-3)
+        assert found.unit.kernels[name].whole_s == pytest.approx(kernel.whole_s, rel=5e-3)
         assert found.unit.kernels[name].op == kernel.op
         for axis, split in found.unit.kernels[name].splits.items():
             assert split == pytest.approx(kernel.splits[axis], rel=2e-2)
     assert found.unit.joins == pytest.approx(known.joins, rel=1e-2)
-    assert worst(graph, found.unit, known) < 2e-3
-    assert found.unit.segment_error == pytest.approx(0, abs=2e-3)
-    assert found.report.networks[graph.name].fitted < 1e-3
+    assert worst(graph, found.unit, known) < 1e-2
+    assert found.unit.segment_error == pytest.approx(0, abs=5e-3)
+    assert found.report.networks[graph.name].fitted < 5e-3
 
 
 def test_noise_is_averaged_out_and_told(graph: Graph) -> None:
@@ -196,7 +196,8 @@ def test_times_are_never_negative_and_more_of_a_layer_is_never_cheaper(graph: Gr
     clock, draw = Clock(Network(graph), unit), random.Random(seed)
     assert all(clock.seconds(s) >= 0 for border in (0.0, 0.2, 1.0) for s in segments(graph, draw, border))
     assert all(min((kernel.whole_s, *sum(kernel.splits.values(), ()))) >= 0 for kernel in unit.kernels.values())
-    assert all(min(gain) >= 0 for gain in unit.gains.values())
+    assert min(unit.gains.values()) >= 0
+    assert all(0 <= part <= 1 for part in unit.gain_parts.values())
     for layer in (layer for layer in graph.layers if layer.op == "Conv"):
         size = extent(graph, layer)
         shares = [clock.seconds([PartOf(layer.index, CHANNELS, 0, stop)]) for stop in range(1, size)]
@@ -227,10 +228,20 @@ def test_kinds_that_were_not_measured_are_as_much_slower_as_the_others(graph: Gr
 
 
 def test_pairs_that_were_not_seen_gain_what_edges_do_on_average(graph: Graph) -> None:
-    gains = fit({graph.name: graph}, calibration(graph, device(graph)), DECLARED).unit.gains
-    measured = {edge.name for edges in Network(graph).edges for edge in edges}
-    assert gains.keys() == measured | {f"{maker}>{reader}" for maker in PARTNERS for reader in PARTNERS}
-    assert 1e-6 < gains["lrn>softmax"][0] < 1e-5
+    real = device(graph)
+    unit = fit({graph.name: graph}, calibration(graph, real), DECLARED).unit
+    assert unit.gains.keys() == {edge.name for edges in Network(graph).edges for edge in edges}
+    assert unit.gain_parts.keys() == {f"{maker}>{reader}" for maker in PARTNERS for reader in PARTNERS}
+    assert min(real.gain_parts.values()) < unit.gain_parts["lrn>softmax"] < max(real.gain_parts.values())
+
+
+def test_edges_of_a_network_that_was_not_seen_gain_what_such_edges_do(graph: Graph) -> None:
+    """A part of the shorter of both layers, so never more than it."""
+    real = device(graph)
+    found = fit({graph.name: graph}, calibration(graph, real), DECLARED).unit
+    for pair in real.gain_parts:
+        assert found.gain_parts[pair] == pytest.approx(real.gain_parts[pair], abs=0.06)
+        assert found.gain("Conv-0>Relu-0", pair, 1e-3) == found.gain_parts[pair] * 1e-3
 
 
 def test_edges_of_one_pair_of_kinds_may_gain_what_they_do(graph: Graph) -> None:
@@ -241,8 +252,7 @@ def test_edges_of_one_pair_of_kinds_may_gain_what_they_do(graph: Graph) -> None:
         Network(graph).edges,
     )
     names = sorted({edge.name for of in edges for edge in of if edge.pair == pair})
-    fused = dict.fromkeys(names[: len(names) // 2], (3 * real.gains[pair][0], 3 * real.gains[pair][1]))
-    odd = replace(real, gains=real.gains | fused)
+    odd = replace(real, gains=dict.fromkeys(names[: len(names) // 2], 1e-4))
     found = fit({graph.name: graph}, calibration(graph, odd), DECLARED).unit
     parts = [whole(graph, layer) for layer in range(len(graph.layers))]
     assert predict(graph, parts, found) == pytest.approx(predict(graph, parts, odd), rel=0.02)

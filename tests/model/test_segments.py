@@ -36,7 +36,7 @@ def graph(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def unit(graph: Graph, seed: int, most_gained: float) -> UnitCost:
-    """Figures of all sorts: half of the layers measured, some kinds of splits of them."""
+    """Figures of all sorts: half of the layers measured, some kinds of splits of them, and half of the edges."""
     rng, draw = np.random.default_rng(seed), random.Random(seed)
     usual = coefficients.load("generic").unit("cpu")
     layers = {kind: replace(cost, s_per_byte=float(rng.uniform(0, 1e-9))) for kind, cost in usual.layers.items()}
@@ -46,9 +46,12 @@ def unit(graph: Graph, seed: int, most_gained: float) -> UnitCost:
         for name in dict.fromkeys(signatures(graph)) if draw.random() < 0.5
     }  # fmt: skip
     pairs = (">".join(pair) for pair in itertools.product(PARTNERS, repeat=2))
-    gains = {pair: (float(rng.uniform(0, most_gained)), float(rng.uniform(0, 1e-12))) for pair in pairs}
+    parts = {pair: float(rng.uniform(0, min(1.0, most_gained / 1e-4))) for pair in pairs}
+    edges = dict.fromkeys(edge.name for of in Network(graph).edges for edge in of)
+    gains = {name: float(rng.uniform(0, most_gained)) for name in edges if draw.random() < 0.5}
     joins = {axis: float(rng.uniform(0, 1e-8)) for axis in range(boxes.KINDS)}
-    return replace(usual, layers=layers, kernels=kernels, gains=gains, joins=joins, memory_segment_bytes=1e5)
+    figures = {"kernels": kernels, "gains": gains, "gain_parts": parts, "joins": joins}
+    return replace(usual, layers=layers, memory_segment_bytes=1e5, **figures)
 
 
 def priced_by(figures: UnitCost, folder: Path) -> Platform:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from runtime.memory import BUFFERS, Footprint, peak_bytes, resident_bytes
 
@@ -34,6 +36,42 @@ def test_what_becomes_resident_in_a_block_belongs_to_its_part() -> None:
     assert 0.9 * BIG < grown < 1.5 * BIG
     assert left < 0.5 * BIG
     assert peak >= 0.9 * BIG
+
+
+FRUGAL = """
+import ctypes
+from runtime.memory import SEGMENTS, Footprint, frugal
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+
+def come_and_go():
+    '''64 MB in blocks, of which every second one is freed.'''
+    blocks = [libc.malloc(2**20) for _ in range(64)]
+    for block in blocks:
+        ctypes.memset(block, 1, 2**20)
+    for block in blocks[::2]:
+        libc.free(block)
+
+libc.free(libc.malloc(30 * 2**20))  # from now on glibc keeps blocks of up to 30 MB by itself
+footprints = [Footprint(), Footprint()]
+with footprints[0].growing(SEGMENTS):
+    come_and_go()
+with footprints[1].growing(SEGMENTS), frugal():
+    come_and_go()
+for footprint in footprints:
+    footprint.opened()
+    print(footprint.memory().segments_bytes, footprint.memory().opening_bytes)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="this C library has no mallopt")
+def test_what_is_freed_while_segments_are_opened_goes_back_at_once() -> None:
+    words = [sys.executable, "-c", FRUGAL]
+    said = subprocess.run(words, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True).stdout
+    usual, _, frugal, opening = map(int, said.split())
+    assert usual > 0.9 * BIG
+    assert frugal < 0.6 * BIG
+    assert opening > 0.9 * BIG
 
 
 def test_memory_that_is_asked_for_and_never_touched_is_not_resident() -> None:

@@ -60,6 +60,12 @@ def test_frames_that_are_made_beforehand_do_not_count_unless_the_peak_was_before
     assert Memory(50 * MB, 10 * MB, 30 * MB, 7 * MB, 3 * MB).without_input(peak) == without
 
 
+def test_what_segments_took_while_they_were_opened_stays_a_peak_without_the_frames_made_beforehand() -> None:
+    memory = Memory(50 * MB, 10 * MB, 30 * MB, 7 * MB, 3 * MB, 45 * MB)
+    assert memory.without_input(100 * MB) == 95 * MB
+    assert replace(memory, opening_bytes=30 * MB).without_input(100 * MB) == 93 * MB
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "cleave-plan", "version": 1}', '{"format": 1'])
 def test_what_is_no_trace_is_refused_by_name(text: str) -> None:
     with pytest.raises(CleaveError, match=r"^here\.json: is no "):
