@@ -18,9 +18,9 @@ from model.lowering import Messages, Room, Shards, alone
 
 COMPUTE, COMMUNICATE, WAIT, ENERGY, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY, OPENING, PASSED = range(10)
 """Columns of an account: seconds, seconds, seconds, joules, bytes; OPENING: weights that are there twice while sessions
-are opened, as far as what is opened later does not take their place: all that a session rebuilds, or the largest that it
-copies from the file. PASSED: what is passed on from segment to segment of a device, and its inputs, as far as it is not
-in a message's buffer; 0 where nobody knows what that holds."""
+are opened, as far as what is opened later does not take their place: all that a session rebuilds, or the largest that
+it copies from the file. PASSED: what is passed on from segment to segment of a device, and its inputs, as far as it is
+not in a message's buffer; 0 where nobody knows what that holds."""
 COLUMNS = 10
 
 
