@@ -9,9 +9,8 @@ ALIGNMENT = 64
 
 
 def zeros(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """An aligned array. Writing zeros fetches its memory now and not when it is first used."""
+    """An aligned array."""
     size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-    memory = np.empty(size + ALIGNMENT, np.uint8)
-    memory.fill(0)
+    memory = np.zeros(size + ALIGNMENT, np.uint8)
     skip = -memory.ctypes.data % ALIGNMENT
     return memory[skip : skip + size].view(dtype).reshape(shape)

@@ -22,7 +22,10 @@ from runtime.yardstick import ENDS, Yardstick
 def run_frames(program: Program, rank: Rank, options: Options) -> None:
     """Everything one rank does, from opening its segments to the files that rank 0 writes."""
     ranks = [rank, rank.twin()] if options.stream else [rank]
-    lanes = [Lane(each, program(each)) for each in ranks]
+    with memory.frugal():
+        lanes = [Lane(each, program(each)) for each in ranks]
+    for each in ranks:
+        each.fetch()
     rank.shared.activity = "reading its input"
     with rank.shared.footprint.growing(memory.INPUT):
         source = Frames(options, rank.inputs)

@@ -52,7 +52,8 @@ def frugal() -> Iterator[None]:
     """What is freed in the block goes back to the system at once, where the C library can be told so (glibc).
 
     By itself it keeps what it thinks it will need again: after a session was opened, which reads the weights, fuses
-    them and lays them out anew, that is as much again as the weights (`python -m tests.bench.memory`).
+    them and lays them out anew, that is as much again as the weights (`python -m tests.bench.memory`). And buffers come
+    from what it has kept and are resident before they are used.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if mallopt is None:

@@ -12,7 +12,7 @@ import numpy as np
 from runtime.aligned import ALIGNMENT, zeros
 from runtime.clock import now_s
 from runtime.communicator import Communicator, Request, wait
-from runtime.memory import BASE, BUFFERS, SEGMENTS, Footprint, frugal
+from runtime.memory import BASE, BUFFERS, SEGMENTS, Footprint
 from runtime.options import Options
 from runtime.segment import Segment, load, open_session
 from runtime.trace import COMPUTE, SEND, WAIT
@@ -81,7 +81,7 @@ class Rank:
         return Rank(self.place, self.communicator, self._options, self.shared)
 
     def buffer(self, name: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-        """Allocate a tensor or a piece of one, zeroed."""
+        """Allocate a tensor or a piece of one, zeroed. It has no memory of its own before ``fetch``."""
         array = zeros(shape, dtype)
         self.shared.footprint.add(BUFFERS, array.nbytes + ALIGNMENT)
         self._buffers.append((name, array))
@@ -111,9 +111,14 @@ class Rank:
         path = os.path.join(os.path.dirname(os.path.abspath(self.place.file)), file)
         with self.shared.footprint.growing(BASE):
             load()
-        with self.shared.footprint.growing(SEGMENTS), frugal():
+        with self.shared.footprint.growing(SEGMENTS):
             self.shared.sessions[file] = open_session(path, self.provider, self.threads, self.place.arena)
         self.shared.footprint.opened()
+
+    def fetch(self) -> None:
+        """Fetch the memory of all buffers now, when no segment is being opened any more, and not in the first frame."""
+        for _, buffer in self._buffers:
+            buffer.fill(0)
 
     def receive(self, buffer: np.ndarray, source: int, tag: int) -> Receive:
         """A message that fills ``buffer``, once a frame."""
