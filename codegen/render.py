@@ -48,7 +48,6 @@ DEVICE_FILES = (
     "report.py",
     "segment.py",
     "trace.py",
-    "yardstick.py",
 )
 """Files of ``runtime`` that a device needs. They import numpy, mpi4py and onnxruntime (and Pillow, once there
 is an image to read), and run on Python 3.8."""

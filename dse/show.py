@@ -233,13 +233,25 @@ def bench(console: Console, bundle: Path, found: Bench) -> None:
 def _memory(console: Console, found: Bench) -> None:
     """What the peak of each rank is made of, if it is known."""
     cells = [
-        [r.rank, r.device, *[f"{size / 1e6:.1f}" for size in (*vars(r.memory).values(), r.rest_bytes, r.peak_bytes)]]
+        [r.rank, r.device, *[f"{size / 1e6:.1f}" for size in (*parts, r.rest_bytes, r.peak_bytes, opening)]]
         for r in found.ranks
         if r.memory
+        for *parts, opening in [vars(r.memory).values()]
     ]
     if cells:
         line(console, "")
-        headers = ["rank", "device", "base MB", "buffers", "segments", "input", "frames", "the rest", "peak MB"]
+        headers = [
+            "rank",
+            "device",
+            "base MB",
+            "buffers",
+            "segments",
+            "input",
+            "frames",
+            "the rest",
+            "peak MB",
+            "opening",
+        ]
         console.print(table(headers, cells, text=2))
 
 

@@ -106,16 +106,13 @@ def drift_rows(found: Sequence[Drift]) -> list[dict[str, Any]]:
 
 
 def drifts(console: Console, found: Sequence[Drift]) -> None:
-    """A line for each network and message that was measured again, and what hosts say of themselves now.
-
-    processor: by how much that takes longer than it usually did, for whatever it computes
-    """
+    """A line for each network and message that was measured again, and what hosts say of themselves now."""
     rows = [
         [d.type, d.device, d.network, f"{d.before_s * 1e3:.2f}", f"{d.now_s * 1e3:.2f}", f"{d.change:+.1%}",
-         "-" if d.processor is None else f"{d.processor:+.1%}", "drifted" if d.drifted else "holds"]
+         "drifted" if d.drifted else "holds"]
         for d in found
     ]  # fmt: skip
-    headers = ["type", "device", "network", "before ms", "now ms", "change", "processor", "verdict"]
+    headers = ["type", "device", "network", "before ms", "now ms", "change", "verdict"]
     console.print(show.table(headers, rows, text=3), markup=False)
     for device, changed in dict.fromkeys((d.device, d.changed) for d in found if d.changed):
         show.line(console, f"{device} is not as it was: {'; '.join(changed)}")

@@ -60,10 +60,11 @@ def kind(graph: Graph, layer: Layer) -> str:
     return _KIND_OF.get(layer.op, "other")
 
 
-def rebuilt(kind: str) -> bool:
-    """Whether ONNX Runtime makes weights of a kind anew before it runs: in blocks of channels, or as other layers want
-    them that become part of it."""
-    return kind.startswith("conv")
+def rebuilt(kind: str) -> float:
+    """How many times weights of a kind are there besides while a session is opened, all of it at once: ONNX Runtime
+    fuses normalisations into convolutions and lays them out in blocks of channels (1.31: 1.26 of ResNet-50, 1.38 of
+    DenseNet-121)."""
+    return 1.3 if kind.startswith("conv") else 0.0
 
 
 PART = " in parts"

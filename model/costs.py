@@ -28,7 +28,7 @@ class CostArrays(NamedTuple):
 
     work: (T, D, 5 + 2 * KINDS) of a task by itself: seconds of the WHOLE; from SPLIT on, for each kind of split, the
           fixed part of a shard's seconds and the part that goes with its share; WATTS meanwhile; resident bytes that
-          it HOLDs a byte of weights, and that a part of it does; 1 where its weights are REBUILT before they are used
+          it HOLDs a byte of weights, and that a part of it does; how many times weights are REBUILT before use
     beside: (E, D, 1 + KINDS) seconds of an edge: that it saves (GAIN) where the same segment made what it brings; from
             JOIN on, for each kind of split, of putting parts together where it was made in parts; (0, …): none anywhere
     cut_bytes, kept_bytes: (T, KINDS) weights that a kind of split divides among the shards, and that each has whole
@@ -194,7 +194,7 @@ def row(graph: Graph, layer: Layer, unit: coefficients.UnitCost, slower: float) 
     shared: list[float] = []
     for kind in range(boxes.KINDS):
         shared += [slower * s for s in splits[kind]] if kind in splits else [fixed, rest]
-    held = [unit.held(kind_of), unit.held(coefficients.part_of(kind_of)), float(coefficients.rebuilt(kind_of))]
+    held = [unit.held(kind_of), unit.held(coefficients.part_of(kind_of)), coefficients.rebuilt(kind_of)]
     return [fixed + rest, *shared, cost.power_w, *held]
 
 

@@ -64,9 +64,10 @@ def peak_bytes(rank: Footing, unit: UnitCost) -> float:
 
 
 def _opening(told: Sequence[tuple[Footing, Memory]]) -> float:
-    """Resident bytes a byte of the weights that are there twice while sessions are opened; 0: no rank can tell."""
+    """Resident bytes a byte of the weights that are there twice while sessions are opened, where these make the peak;
+    0: no rank can tell."""
     known = [(rank.opening_bytes, memory.opening_bytes - memory.segments_bytes) for rank, memory in told
-             if memory.opening_bytes]  # fmt: skip
+             if memory.opening_bytes > memory.lasting_bytes - memory.base_bytes]  # fmt: skip
     twice, more = np.array(known, np.float64).reshape(-1, 2).T
     return max(0.0, float(twice @ more / (twice @ twice))) if twice.any() else 0.0
 

@@ -37,9 +37,7 @@ class Weights:
         for parts in segments:
             sizes = [self._of(part) for part in parts]
             so_far += sum(sizes)
-            rebuilt = sum(
-                size for part, size in zip(parts, sizes, strict=True) if coefficients.rebuilt(self._kind(part))
-            )
+            rebuilt = sum(coefficients.rebuilt(self._kind(p)) * size for p, size in zip(parts, sizes, strict=True))
             most = max(most, so_far + max([rebuilt, *sizes]))
         return Held({kind: size for kind, size in by_kind.items() if size}, most - so_far)
 

@@ -88,7 +88,6 @@ class Footing:
     processor_s:   processor time of a frame, mean
     weights_of:    of ``weights_bytes`` those of each kind of layer; empty: unknown
     opening_bytes: weights that are there twice while sessions are opened, see ``spending.OPENING``
-    yardstick_s: how fast its processor was, by ``runtime.yardstick``; None: unknown
     energy_j, energy_time_s: what a meter says that its host took for a frame, and in how long; None: none was read
     """
 
@@ -103,7 +102,6 @@ class Footing:
     processor_s: float
     weights_of: dict[str, float] = field(default_factory=dict)
     opening_bytes: float = 0.0
-    yardstick_s: float | None = None
     energy_j: float | None = None
     energy_time_s: float | None = None
 

@@ -31,7 +31,7 @@ class RankTimes:
 
     wire_s: of the wait, what a message was under way; the rest of the wait its sender was not yet that far
     processor_s: processor time of one frame, mean; peak_bytes: of the whole run; memory: what it is made of
-    clock_offset_s, clock_uncertainty_s, yardstick_s: as in the trace
+    clock_offset_s, clock_uncertainty_s: as in the trace
     """
 
     rank: int
@@ -45,12 +45,12 @@ class RankTimes:
     memory: Memory | None
     clock_offset_s: float
     clock_uncertainty_s: float
-    yardstick_s: float | None
 
     @property
     def rest_bytes(self) -> int:
         """What no part of the memory holds: it came and went before the end, or nobody looked when it came."""
-        return self.peak_bytes - sum(asdict(self.memory).values()) if self.memory else self.peak_bytes
+        parts = self.memory.lasting_bytes + self.memory.input_bytes if self.memory else 0
+        return self.peak_bytes - parts
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,6 @@ class Bench:
                 memory=usage.memory,
                 clock_offset_s=usage.clock_offset_s,
                 clock_uncertainty_s=usage.clock_uncertainty_s,
-                yardstick_s=usage.yardstick_s,
             )
             for i, usage in enumerate(trace.ranks)
         )

@@ -16,7 +16,6 @@ from runtime.options import Options
 from runtime.rank import Program, Rank, Record
 from runtime.report import Account, hand_in, usage
 from runtime.trace import INPUT
-from runtime.yardstick import ENDS, Yardstick
 
 
 def run_frames(program: Program, rank: Rank, options: Options) -> None:
@@ -33,8 +32,6 @@ def run_frames(program: Program, rank: Rank, options: Options) -> None:
     frames: list[list[Record]] = []
     kept: dict[str, list[np.ndarray]] = {name: [] for name in rank.outputs}
     first, busy_s = _compare(rank, options), 0.0
-    yardstick, ends = Yardstick(), ENDS if options.report else 0
-    yardstick.measure(ends)
     with rank.shared.footprint.growing(memory.FRAMES):
         for index in range(-options.warmup, options.frames):
             lane = lanes[index % len(lanes)]
@@ -56,8 +53,6 @@ def run_frames(program: Program, rank: Rank, options: Options) -> None:
                 busy_s += time.process_time() - began
                 frames.append(list(lane.rank.records))
                 _keep(kept, lane.rank, options)
-            if options.report and not options.stream:
-                yardstick.measure()
         for lane in lanes:
             if lane.rank.pending:
                 lane.rank.finish()
@@ -65,8 +60,7 @@ def run_frames(program: Program, rank: Rank, options: Options) -> None:
         rank.communicator.barrier()  # a host draws power until the last rank is done
     energy, last = meter.stop(options.frames), _compare(rank, options)
     clock = {other: Clock(exchange, last[other]) for other, exchange in first.items()}
-    yardstick.measure(ends)
-    hand_in(rank, options, Account(usage(rank, busy_s, energy, yardstick.seconds), frames, kept), clock)
+    hand_in(rank, options, Account(usage(rank, busy_s, energy), frames, kept), clock)
 
 
 @dataclass(frozen=True)

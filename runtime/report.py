@@ -71,7 +71,7 @@ def _later(frame: Sequence[Span], time_s: float) -> tuple[Span, ...]:
     return tuple(replace(s, start_s=s.start_s + time_s, stop_s=s.stop_s + time_s) for s in frame)
 
 
-def usage(rank: Rank, processor_s: float, energy: dict[str, Any], yardstick_s: float | None) -> Usage:
+def usage(rank: Rank, processor_s: float, energy: dict[str, Any]) -> Usage:
     """What a rank took. energy: the fields that its meter gives"""
     return Usage(
         rank=rank.place.rank,
@@ -84,7 +84,6 @@ def usage(rank: Rank, processor_s: float, energy: dict[str, Any], yardstick_s: f
         reads=bool(rank.inputs),
         writes=bool(rank.outputs),
         conditions=_conditions(),
-        yardstick_s=yardstick_s,
         **energy,
     )
 

@@ -97,8 +97,6 @@ class Usage:
     reads, writes: whether the rank holds an input, an output of the CNN
     clock_offset_s, clock_uncertainty_s: by how much the clock of its host was ahead of rank 0's, and how well that is
                  known; spans are without it. 0 on the host of rank 0
-    yardstick_s: what ``runtime.yardstick`` took on its processor, before, between and after the frames, the middle one;
-                 None: unknown
     """
 
     rank: int
@@ -118,7 +116,6 @@ class Usage:
     writes: bool = False
     clock_offset_s: float = 0.0
     clock_uncertainty_s: float = 0.0
-    yardstick_s: float | None = None
 
 
 @dataclass(frozen=True)

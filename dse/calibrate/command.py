@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
@@ -15,7 +15,6 @@ from dse.calibrate.design import designs, probes, together, whole
 from dse.calibrate.links import link_bundles
 from dse.calibrate.measure import LEAST, WARMUP, Job, Subject, frames_for, guessed_s, link_key, link_samples, run
 from dse.calibrate.samples import Store
-from dse.calibrate.speeds import as_usual, slower, usual_s
 from dse.inputs import Cnn
 from dse.provenance import changes
 from dse.ready import Place
@@ -70,8 +69,7 @@ def alike_devices(platform: Platform, types: Sequence[Type]) -> dict[str, tuple[
 class Drift:
     """A whole network, measured again.
 
-    before_s, now_s: seconds of a frame, before at the usual speed of the processor
-    processor: by how much that takes longer now for whatever it computes, relative; None: unknown
+    before_s, now_s: seconds of a frame
     changed: conditions that are others now
 
     Of messages (``dse.calibrate.check``), too: ``device`` is their way, ``network`` their size.
@@ -82,7 +80,6 @@ class Drift:
     network: str
     before_s: float
     now_s: float
-    processor: float | None = None
     changed: tuple[str, ...] = ()
 
     @property
@@ -224,11 +221,6 @@ class Measured:
     links: tuple[LinkSample, ...]
     together: tuple[Run, ...]
 
-    def as_usual(self, usual: Mapping[str, float]) -> Measured:
-        """As if processors had been as fast as usual. usual: device → seconds of its yardstick"""
-        runs = {name: as_usual(of_type, usual) for name, of_type in self.runs.items()}
-        return replace(self, runs=runs, together=tuple(as_usual(self.together, usual)))
-
 
 def measured(lab: Lab) -> Measured:
     """Measure all that is not there yet."""
@@ -279,10 +271,7 @@ def _drift(lab: Lab, type_: Type, job: Job, there: dict[str, Run], done: int, co
     lab.tell(done, count, str(job))
     now, before = lab.measure(job), there[job.key]
     changed = tuple(changes(before.conditions, now.conditions))
-    usual = usual_s(there.values())
-    then, since = (slower(run, usual).get(now.device) for run in (before, now))
-    processor = since - 1 if since else None
-    return Drift(type_.name, now.device, now.network, before.time_s / (then or 1), now.time_s, processor, changed)
+    return Drift(type_.name, now.device, now.network, before.time_s, now.time_s, changed)
 
 
 def _types(lab: Lab, times: dict[int, list[float]]) -> list[Type]:

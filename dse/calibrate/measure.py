@@ -169,7 +169,6 @@ def footings(subject: Subject, design: Design, plan: Plan, trace: Trace) -> tupl
             processor_s=round(usage.processor_s / len(trace.frames), 9),
             weights_of=held[rank.device].by_kind,
             opening_bytes=held[rank.device].opening_bytes,
-            yardstick_s=usage.yardstick_s,
             energy_j=usage.energy_j if usage.energy_source == MEASURED else None,
             energy_time_s=usage.energy_time_s if usage.energy_source == MEASURED else None,
         )

@@ -10,7 +10,6 @@ from typing import Any
 from dse.calibrate.command import SAMPLES, Lab, Measured, Type, alike_devices
 from dse.calibrate.fits import DECLARED, Fitting, declared, labels
 from dse.calibrate.link_keys import host_keys
-from dse.calibrate.speeds import YARDSTICKS, usual_s
 from dse.provenance import PROVIDERS
 from model import link_fit
 from model.coefficients import Coefficients, UnitCost
@@ -33,16 +32,13 @@ class Result:
 
 
 def result(lab: Lab, measured: Measured) -> Result:
-    """Fit all that was measured, as it would have been at the usual speed of the processors."""
+    """Fit all that was measured."""
     alike = alike_devices(lab.platform, measured.types)
-    usual = usual_s([run for runs in measured.runs.values() for run in runs])
-    of_first = {alike[device]: time_s for device, time_s in usual.items()}
-    found = measured.as_usual({device: of_first[unit] for device, unit in alike.items() if unit in of_first})
-    links = link_fit.fit(found.links, labels(alike), lab.seed) if found.links else None
-    fits = Fitting(lab, found, alike, links).fits()
+    links = link_fit.fit(measured.links, labels(alike), lab.seed) if measured.links else None
+    fits = Fitting(lab, measured, alike, links).fits()
     reports = {device: report for of in fits.values() for device, (_, report) in of.items()}
-    sets = tuple(_set(lab, type_, found.runs[type_.name], fits[type_.name], usual) for type_ in found.types)
-    return Result(sets, reports, links, edited(lab.text, _changes(lab, found.types, links)))
+    sets = tuple(_set(lab, type_, measured.runs[type_.name], fits[type_.name]) for type_ in measured.types)
+    return Result(sets, reports, links, edited(lab.text, _changes(lab, measured.types, links)))
 
 
 def write(out: Path, platform: str, found: Result) -> None:
@@ -57,7 +53,6 @@ def _set(
     type_: Type,
     runs: Sequence[Run],
     fits: Mapping[str, tuple[UnitCost, Report]],
-    usual: Mapping[str, float],
 ) -> Coefficients:
     devices = [lab.platform.devices[device] for device in type_.devices]
     dates = sorted(run.date for run in runs)
@@ -68,7 +63,6 @@ def _set(
         "networks": {run.network: run.model for run in runs},
         "conditions": runs[0].conditions,
         PROVIDERS: {device.unit: device.provider for device in devices},
-        YARDSTICKS: {device.unit: usual[device.name] for device in devices if device.name in usual},
         "commands": sorted({run.command for run in runs}),
         "samples": SAMPLES,
         DECLARED: declared(devices[0].coefficients),

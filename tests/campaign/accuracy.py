@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib as mpl
@@ -22,16 +22,14 @@ THESIS = {
 """Mean error and Spearman of the thesis' tables 3 and 6: AlexNet, VGG-16, DenseNet-121."""
 OF = ("latency", "period", "memory", "busy")
 MODELS = ("simulated", "analytical", "thesis")
-AS_USUAL = "as usual"
-"""In place of a model: the simulator, where what was measured is divided by how much slower processors were."""
 WORST = 5
 
 
 @dataclass(frozen=True)
 class Row:
     """One mapping. Seconds and bytes, by model; busy: computing, of all ranks together; memory: the largest rank's,
-    without frames that only the measurement keeps; slower: how many times as long processors took as in the
-    calibration, by ``runtime.yardstick``, each rank as much as it computes; mapping: as ``front.json`` has it."""
+    without frames that only the measurement keeps; load: of the machine, the mean of a minute, before it was measured;
+    mapping: as ``front.json`` has it."""
 
     network: str
     way: str
@@ -53,7 +51,6 @@ class Row:
     measured_period: float
     measured_memory: float
     measured_busy: float
-    slower: float
     load: float
     mapping: str
 
@@ -67,7 +64,7 @@ def table(rows: list[Row]) -> Iterator[str]:
     groups = {name: [r for r in several if r.network == name] for name in dict.fromkeys(r.network for r in rows)}
     groups |= {f"all, {way}": [r for r in rows if r.way == way] for way in (*WAYS, ALONE)}
     for name, mine in groups.items():
-        for model in (MODELS[0], AS_USUAL, *MODELS[1:]) if mine else ():
+        for model in MODELS if mine else ():
             yield f"{name:16} {len(mine):8}  {model:10} " + " ".join(_cell(mine, model, of) for of in OF)
     for k, name in enumerate(("AlexNet", "VGG-16", "DenseNet-121")):
         cells = " ".join(f"{THESIS[of][k][0]:14.0%} {THESIS[of][k][1]:8.2f}" if of in THESIS else " " * 23 for of in OF)
@@ -75,9 +72,7 @@ def table(rows: list[Row]) -> Iterator[str]:
 
 
 def _cell(rows: list[Row], model: str, of: str) -> str:
-    if model == AS_USUAL and of != "memory":
-        rows = [replace(r, **{f"measured_{of}": getattr(r, f"measured_{of}") / r.slower}) for r in rows]
-    predicted, seen = column(rows, MODELS[0] if model == AS_USUAL else model, of), column(rows, "measured", of)
+    predicted, seen = column(rows, model, of), column(rows, "measured", of)
     told = min(len(set(predicted)), len(set(seen))) > 1
     rank = float(spearmanr(predicted, seen).statistic) if len(rows) > 2 and told else float("nan")
     return f"{np.mean(np.abs(predicted / seen - 1)):14.1%} {rank:8.3f}"
@@ -95,7 +90,7 @@ def misses(rows: list[Row]) -> Iterator[str]:
         for k in np.argsort(-np.abs(errors))[:WORST]:
             r = rows[k]
             run = f"{r.network} {r.way} {r.number}, {r.ranks} ranks"
-            yield f"  {of:8} {errors[k]:+7.1%}  {run}, load {r.load:.1f}, processors {r.slower - 1:+.1%}"
+            yield f"  {of:8} {errors[k]:+7.1%}  {run}, load {r.load:.1f}"
 
 
 def draw_plot(rows: list[Row], file: Path) -> None:

@@ -10,8 +10,7 @@ and besides them the whole network alone on a device of each type.
 Each becomes a bundle that ``dse bench`` runs, here or on hosts: what follows the options goes to ``dse deploy`` and
 ``dse bench`` (``--key``, ``--known-hosts``, ``--python``). Prints a line a mapping, then a table: for the analytical
 model, the simulator and the thesis' equations (Eq. 4.7 to 4.10, one coefficient a kind of layer) the mean relative
-error and Spearman's rank correlation (and "as usual": what was measured, divided by how much slower processors were
-than in the calibration), the thesis' own figures, and what misses most. ``--out`` also resumes.
+error and Spearman's rank correlation, the thesis' own figures, and what misses most. ``--out`` also resumes.
 ``--measured`` takes mappings and measurements of an earlier call and predicts them anew, by another calibration, say.
 ``--unseen`` predicts each network by what the calibration measured of all other ones, from its ``samples.jsonl``.
 """
@@ -30,12 +29,9 @@ from pathlib import Path
 from shutil import copy
 from typing import Any
 
-import numpy as np
-
 from codegen import zoo
 from codegen.bundle import write_bundle
 from dse.calibrate.command import SAMPLES
-from dse.calibrate.speeds import YARDSTICKS, ratio
 from dse.inputs import Cnn, read_cnn
 from dse.results import compact, from_compact
 from model.coefficients import load
@@ -82,7 +78,6 @@ def row(cnn: Cnn, platform: Platform, number: int, way: str, mapping: Mapping, f
         way=way,
         number=number,
         ranks=len(body["ranks"]),
-        slower=slower(platform, body["ranks"]),
         load=load_1,
         mapping=json.dumps(compact(cnn.graph, mapping), separators=(",", ":")),
         **said,
@@ -105,15 +100,6 @@ def predicted(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int) -> di
         for model, price in zip(MODELS, said, strict=True)
         for of, x in zip(OF, _figures(price), strict=True)
     }
-
-
-def slower(platform: Platform, ranks: list[dict[str, Any]]) -> float:
-    """How many times as long processors took as usually; nan where it is not known."""
-    usual = {d.name: load(d.coefficients).measured.get(YARDSTICKS, {}).get(d.unit) for d in platform.devices}
-    known = [(ratio(rank["yardstick_s"], usual[rank["device"]]), rank["compute_s"]) for rank in ranks
-             if rank["yardstick_s"] and usual[rank["device"]]]  # fmt: skip
-    ratios, weights = np.array(known).reshape(-1, 2).T
-    return float(np.average(ratios, weights=weights)) if known else float("nan")
 
 
 def _figures(price: Priced) -> list[float]:
@@ -201,7 +187,7 @@ def _line(r: Row) -> str:
     pairs = ((getattr(r, f"simulated_{of}"), getattr(r, f"measured_{of}")) for of in OF)
     said = "  ".join(f"{of} {p * k:8.1f} {m * k:8.1f} {u}" for (p, m), of, k, u in zip(
         pairs, OF, (1e3, 1e3, 1e-6, 1e3), ("ms", "ms", "MB", "ms"), strict=True))  # fmt: skip
-    return f"{r.network:12} {r.way:8} {r.number:3} {r.ranks} ranks  {said}  slower {r.slower:.3f} load {r.load:.1f}"
+    return f"{r.network:12} {r.way:8} {r.number:3} {r.ranks} ranks  {said}  load {r.load:.1f}"
 
 
 if __name__ == "__main__":

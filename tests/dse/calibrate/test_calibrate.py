@@ -96,7 +96,6 @@ def test_a_run_has_the_times_of_all_segments_in_all_frames_and_what_they_depend_
         assert run.ranks[0].peak_bytes > 20e6
         assert run.conditions["numpy"]
         assert run.conditions["kernel"]
-        assert (run.ranks[0].yardstick_s or 0) > 0
 
 
 @pytest.mark.mpi
@@ -112,7 +111,6 @@ def test_the_platform_file_that_is_written_is_the_given_one_with_what_was_measur
     found = coefficients.load(str(finished / "a.json"))
     assert found.calibrated
     assert found.measured["devices"] == ["a_cpu0", "c_cpu0"]
-    assert found.measured["yardsticks_s"].keys() == {"cpu"}
     assert found.measured["declared"] == "generic"
     assert found.measured["conditions"]["onnxruntime"]
     assert {kernel.op for kernel in found.unit("cpu").kernels.values()} >= {"Conv", "Gemm", "MaxPool"}
