@@ -150,7 +150,7 @@ class UnitCost:
     gains:   seconds that an edge inside a segment saves, of measured edges, by ``signature.edge_name``
     gain_parts: what other edges save, by pair of kinds (``pair``): as a part of what the shorter of both layers takes
     joins:   by axis, seconds a byte of putting a tensor together of parts that do not lie side by side in memory
-    memory_segment_bytes: of each session, whatever it holds
+    memory_segment_bytes, memory_layer_bytes: of each session, and of each layer or part of one, whatever it holds
     segment_error: relative error of a segment's time to expect, cross-validated; None: unknown
     idle_w:  what the unit's host draws when it does nothing; None: unknown
     send_j_per_byte, receive_j_per_byte: energy of a byte sent and received, on top of what the time of it takes
@@ -185,6 +185,7 @@ class UnitCost:
     memory_kinds: dict[str, float] = field(default_factory=dict)
     memory_opening: float = 0.0
     memory_passed: float = 0.0
+    memory_layer_bytes: float = 0.0
 
     def held(self, kind: str) -> float:
         """Resident bytes a byte of weights of a kind, or of parts of it: as of the whole where that is not known."""

@@ -17,7 +17,7 @@ from runtime.errors import CleaveError
 
 Floats = NDArray[np.float64]
 
-WHOLE, SPLIT, WATTS, HOLD, HOLD_PART, REBUILT = 0, 1, *(2 * boxes.KINDS + k for k in (1, 2, 3, 4))
+WHOLE, SPLIT, WATTS, HOLD, HOLD_PART, REBUILT, OWN = 0, 1, *(2 * boxes.KINDS + k for k in (1, 2, 3, 4, 5))
 """Columns of ``CostArrays.work``."""
 GAIN, JOIN = 0, 1
 """Columns of ``CostArrays.beside``."""
@@ -26,9 +26,10 @@ GAIN, JOIN = 0, 1
 class CostArrays(NamedTuple):
     """What things cost. ``T`` tasks, ``D`` devices, ``P`` memory pools.
 
-    work: (T, D, 5 + 2 * KINDS) of a task by itself: seconds of the WHOLE; from SPLIT on, for each kind of split, the
+    work: (T, D, 6 + 2 * KINDS) of a task by itself: seconds of the WHOLE; from SPLIT on, for each kind of split, the
           fixed part of a shard's seconds and the part that goes with its share; WATTS meanwhile; resident bytes that
-          it HOLDs a byte of weights, and that a part of it does; how many times weights are REBUILT before use
+          it HOLDs a byte of weights, and that a part of it does; how many times weights are REBUILT before use; bytes
+          of each shard's OWN
     beside: (E, D, 1 + KINDS) seconds of an edge: that it saves (GAIN) where the same segment made what it brings; from
             JOIN on, for each kind of split, of putting parts together where it was made in parts; (0, …): none anywhere
     cut_bytes, kept_bytes: (T, KINDS) weights that a kind of split divides among the shards, and that each has whole
@@ -164,8 +165,8 @@ def _unit(platform: Platform, device: int) -> coefficients.UnitCost:
 
 
 def _work(graph: Graph, g: GraphArrays, platform: Platform) -> Floats:
-    """(T, D, REBUILT + 1) of inputs and outputs, which take no time, and layers (Eq. 4.7, 4.10)."""
-    table = np.zeros((len(g.size), len(platform.devices), REBUILT + 1))
+    """(T, D, OWN + 1) of inputs and outputs, which take no time, and layers (Eq. 4.7, 4.10)."""
+    table = np.zeros((len(g.size), len(platform.devices), OWN + 1))
     known: dict[tuple[str, str, float], list[list[float]]] = {}
     for d, device in enumerate(platform.devices):
         unit = _unit(platform, d)
@@ -195,7 +196,7 @@ def row(graph: Graph, layer: Layer, unit: coefficients.UnitCost, slower: float) 
     for kind in range(boxes.KINDS):
         shared += [slower * s for s in splits[kind]] if kind in splits else [fixed, rest]
     held = [unit.held(kind_of), unit.held(coefficients.part_of(kind_of)), coefficients.rebuilt(kind_of)]
-    return [fixed + rest, *shared, cost.power_w, *held]
+    return [fixed + rest, *shared, cost.power_w, *held, unit.memory_layer_bytes]
 
 
 def _work_s(graph: Graph, layer: Layer, unit: coefficients.UnitCost, cost: coefficients.LayerCost) -> float:

@@ -19,9 +19,9 @@ LIKELY, DOUBT = 1.0, 0.5
 """Before anything is measured, and its standard error: resident bytes a byte of weights, activations and buffers. Runs
 of one network on one device have the same weights and activations again and again and cannot tell them from what any
 network takes; what they leave open stays near this."""
-ACTIVATIONS, BUFFERS, SESSION, FIRST = "activations", "buffers", "session", "first session"
-OTHERS = {ACTIVATIONS: (1.0, 0.5), BUFFERS: (1.0, 0.25), SESSION: (0.2, 0.5), FIRST: (10.0, 10.0)}
-"""The same of all else: MB of each session, and of the first."""
+ACTIVATIONS, BUFFERS, SESSION, FIRST, LAYER = "activations", "buffers", "session", "first session", "layer"
+OTHERS = {ACTIVATIONS: (1.0, 0.5), BUFFERS: (1.0, 0.25), SESSION: (0.2, 0.5), FIRST: (10.0, 10.0), LAYER: (0.01, 0.01)}
+"""The same of all else: MB of each session, of the first, and of each layer."""
 RELATIVE = 0.005
 """Standard error of a rank's memory."""
 
@@ -46,6 +46,7 @@ def fit_memory(ranks: Sequence[Footing], unit: UnitCost) -> tuple[UnitCost, floa
         memory_buffers=x[BUFFERS],
         memory_passed=x.pop(BUFFERS),
         memory_segment_bytes=x.pop(SESSION) * MB,
+        memory_layer_bytes=x.pop(LAYER) * MB,
         memory_opening=_opening(told),
         memory_weights=x.pop("", LIKELY),
         memory_kinds=x,
@@ -57,7 +58,7 @@ def fit_memory(ranks: Sequence[Footing], unit: UnitCost) -> tuple[UnitCost, floa
 def peak_bytes(rank: Footing, unit: UnitCost) -> float:
     """What a rank's memory is at most by a unit's coefficients, as ``model.spending`` has it."""
     weights = rank.weights_of or {"": rank.weights_bytes}
-    lasts = unit.memory_bias_bytes + unit.memory_segment_bytes * rank.segments
+    lasts = unit.memory_bias_bytes + unit.memory_segment_bytes * rank.segments + unit.memory_layer_bytes * rank.layers
     lasts += sum(unit.held(kind) * size for kind, size in weights.items())
     frames = unit.memory_activations * rank.activations_bytes + unit.memory_buffers * rank.buffers_bytes
     return lasts + max(frames, unit.memory_opening * rank.opening_bytes)
@@ -83,11 +84,12 @@ def _solved(held: Sequence[Mapping[str, float]], rest: Floats, sigma: Floats) ->
 
 
 def _held(rank: Footing) -> dict[str, float]:
-    """Bytes, of weights by kind of layer (``""``: of any); then MB of each session, and of the first."""
+    """Bytes, of weights by kind of layer (``""``: of any); then MB of each session, of the first, and of each layer."""
     return {
         **(rank.weights_of or {"": rank.weights_bytes}),
         ACTIVATIONS: rank.activations_bytes,
         BUFFERS: rank.buffers_bytes,
         SESSION: rank.segments * MB,
         FIRST: min(rank.segments, 1) * MB,
+        LAYER: rank.layers * MB,
     }

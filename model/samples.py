@@ -83,7 +83,7 @@ class Footing:
 
     weights_bytes, activations_bytes, messages_bytes: by the account of ``model.spending``
     buffers_bytes: of all buffers of its plan, whether they are sent or only passed from segment to segment
-    segments:      how many it has
+    segments, layers: how many it has, and how many layers or parts of some they compute
     peak_bytes, memory: resident, as the rank itself says
     processor_s:   processor time of a frame, mean
     weights_of:    of ``weights_bytes`` those of each kind of layer; empty: unknown
@@ -102,6 +102,7 @@ class Footing:
     processor_s: float
     weights_of: dict[str, float] = field(default_factory=dict)
     opening_bytes: float = 0.0
+    layers: int = 0
     energy_j: float | None = None
     energy_time_s: float | None = None
 

@@ -13,7 +13,7 @@ import numpy as np
 from model import boxes
 from model.arrays import GraphArrays, Ints, ix
 from model.compiled import allocating, inlined, kernel
-from model.costs import GAIN, HOLD, HOLD_PART, JOIN, REBUILT, SPLIT, WATTS, WHOLE, CostArrays, Floats
+from model.costs import GAIN, HOLD, HOLD_PART, JOIN, OWN, REBUILT, SPLIT, WATTS, WHOLE, CostArrays, Floats
 from model.lowering import Messages, Room, Shards, alone
 
 COMPUTE, COMMUNICATE, WAIT, ENERGY, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY, OPENING, PASSED = range(10)
@@ -178,6 +178,7 @@ def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, s
     weights = c.cut_bytes[task, kind] * share + c.kept_bytes[task, kind]
     a[WEIGHTS] += weights
     a[MEMORY] += weights * c.work[task, device, HOLD if alone(s, task) else HOLD_PART]
+    a[MEMORY] += c.work[task, device, OWN]
     out.largest[device] = max(out.largest[device], weights)
     out.rebuilt[device] += weights * c.work[task, device, REBUILT]
     a[OPENING] = max(a[OPENING], a[WEIGHTS] + max(out.largest[device], out.rebuilt[device]))

@@ -164,6 +164,7 @@ def footings(subject: Subject, design: Design, plan: Plan, trace: Trace) -> tupl
             messages_bytes=float(accounts[rank.device]["buffers_bytes"]),
             buffers_bytes=float(_buffers_bytes(plan, rank.rank)),
             segments=len(rank.runs),
+            layers=sum(len(run.parts) for run in rank.runs),
             peak_bytes=usage.peak_bytes,
             memory=usage.memory,
             processor_s=round(usage.processor_s / len(trace.frames), 9),

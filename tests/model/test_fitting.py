@@ -283,17 +283,18 @@ def test_nothing_measured_and_networks_that_are_missing_are_said(graph: Graph) -
 MB = 10**6
 
 
-def footing(weights: float, activations: float, buffers: float, segments: int) -> Footing:
-    """A rank that takes 50 MB, 1.2 bytes a byte of weights, 1.5 of activations, 1 of buffers, 0.4 MB a session."""
-    held = round(1.2 * weights + 1.5 * activations + buffers + 0.4 * MB * segments)
+def footing(weights: float, activations: float, buffers: float, segments: int, layers: int = 0) -> Footing:
+    """A rank that takes 50 MB, 1.2 bytes a byte of weights, 1.5 of activations, 1 of buffers, 0.4 MB a session, and
+    0.02 MB a layer."""
+    held = round(1.2 * weights + 1.5 * activations + buffers + 0.4 * MB * segments + 0.02 * MB * layers)
     memory = Memory(50 * MB, round(buffers), held - round(buffers), 7 * MB, 0)
-    return Footing("d", weights, activations, 0.0, buffers, segments, 57 * MB + held, memory, 0.0)
+    return Footing("d", weights, activations, 0.0, buffers, segments, 57 * MB + held, memory, 0.0, layers=layers)
 
 
 def test_memory_is_found_where_runs_tell_it_apart(graph: Graph) -> None:
     draw = random.Random(1)
     ranks = [
-        footing(draw.uniform(1, 200) * MB, draw.uniform(1, 30) * MB, draw.uniform(1, 60) * MB, draw.randrange(1, 200))
+        footing(*(draw.uniform(1, most) * MB for most in (200, 30, 60)), draw.randrange(1, 200), draw.randrange(1, 900))
         for _ in range(40)
     ]
     base = run(graph, device(graph), [[whole(graph, 0)]])
@@ -301,6 +302,7 @@ def test_memory_is_found_where_runs_tell_it_apart(graph: Graph) -> None:
     unit = found.unit
     assert unit.memory_bias_bytes == pytest.approx(50 * MB, rel=0.02)
     assert unit.memory_segment_bytes == pytest.approx(0.4 * MB, rel=0.02)
+    assert unit.memory_layer_bytes == pytest.approx(0.02 * MB, rel=0.02)
     assert (unit.memory_weights, unit.memory_activations, unit.memory_buffers) == pytest.approx((1.2, 1.5, 1), rel=0.03)
     assert found.report.memory is not None
     assert found.report.memory < 0.01

@@ -19,6 +19,7 @@ from model.coefficients import PARTNERS, Kernel, UnitCost
 from model.graph import Graph
 from model.planning import plan
 from model.platform import Platform
+from model.priced import priced
 from model.samples import PartOf
 from model.segment_time import Clock, Network
 from model.signature import signatures
@@ -106,3 +107,12 @@ def test_each_segment_has_bytes_of_its_own(graph: Graph, tmp_path: Path) -> None
     more = case.ledger.account[:, MEMORY] - without.ledger.account[:, MEMORY]
     begun = np.bincount(case.shards.device, case.ledger.begins, DEVICES)
     assert more.tolist() == pytest.approx((begun * 1e5).tolist())
+
+
+def test_each_layer_and_part_of_one_has_bytes_of_its_own(graph: Graph, tmp_path: Path) -> None:
+    mapping, found = random_mapping(random.Random(3), graph, DEVICES), []
+    for layer_bytes in (0.0, 1e5):
+        platform = priced_by(replace(unit(graph, 0, 0.0), memory_layer_bytes=layer_bytes), tmp_path)
+        found.append(priced(graph, platform, mapping).account[:, MEMORY])
+    shards = np.bincount([shard.device for shard in mapping.shards], minlength=DEVICES)
+    assert (found[1] - found[0]).tolist() == pytest.approx((shards * 1e5).tolist())
