@@ -14,7 +14,7 @@ from codegen.zoo import cached
 from model import coefficients
 from model.case import Case
 from model.coefficients import Coefficients, UnitCost
-from model.fit_memory import fit_memory
+from model.fit_memory import fit_memory, peak_bytes
 from model.fit_waiting import Waiting, fit_waiting
 from model.graph import Graph, Tensor
 from model.held_weights import Weights
@@ -27,7 +27,7 @@ from model.priced import priced
 from model.samples import Arrival, Footing, PartOf, Run, Sample
 from model.segment_time import Clock, Network
 from model.simulated import simulated
-from model.spending import BUFFERS, COMPUTE, OPENING, PASSED, spend
+from model.spending import ACTIVATIONS, BUFFERS, COMPUTE, MEMORY, OPENING, PASSED, WEIGHTS, spend
 from runtime.trace import Memory
 from tests.model.test_link_fit import TYPES, Truth
 from tests.tiny_cnn import graph_of, random_mapping, six_layers
@@ -151,6 +151,38 @@ def test_weights_are_those_of_the_account_and_of_the_plan(graph: Graph) -> None:
             held, device = Weights(graph).held(segments), platform.index(each.device)
             assert sum(held.by_kind.values()) == pytest.approx(rows[each.device]["weights_bytes"])
             assert held.opening_bytes == pytest.approx(price.account[device, OPENING])
+
+
+MEMORY_OF = {
+    "memory_bias_bytes": 7e7,
+    "memory_segment_bytes": 1e5,
+    "memory_layer_bytes": 1e4,
+    "memory_activations": 1.4,
+    "memory_buffers": 0.9,
+    "memory_passed": 0.9,
+    "memory_weights": 1.0,
+    "memory_kinds": {"conv_im2col": 1.1, "conv_im2col in parts": 0.9, "fc": 1.05},
+}
+
+
+@pytest.mark.parametrize("opening", [0.0, 1.0, 30.0])
+def test_the_peak_that_is_fitted_to_is_that_of_the_account(graph: Graph, tmp_path: Path, opening: float) -> None:
+    """Whether frames or the opening of sessions make it."""
+    unit, draw = replace(UNIT, **MEMORY_OF, memory_opening=opening), random.Random(4)
+    platform = cluster(unit, tmp_path)
+    for _ in range(5):
+        mapping = random_mapping(draw, graph, 2)
+        price, made = priced(graph, platform, mapping), plan(graph, platform, mapping).plan
+        for each in made.ranks:
+            segments = [
+                [PartOf(graph.by_name[p.layer].index, p.axis, p.start, p.stop) for p in run.parts] for run in each.runs
+            ]
+            device = platform.index(each.device)
+            held, a, sessions = Weights(graph).held(segments), price.account[device], int(price.ledger.segments[device])
+            buffers, layers = a[BUFFERS] + a[PASSED], sum(map(len, segments))
+            told = Footing(each.device, a[WEIGHTS], a[ACTIVATIONS], a[BUFFERS], buffers, sessions, 0, None, 0.0,
+                           held.by_kind, held.opening_bytes, layers)  # fmt: skip
+            assert peak_bytes(told, unit) == pytest.approx(a[MEMORY])
 
 
 @pytest.mark.parametrize(("splits", "most"), [(False, 0.02), (True, 0.3)])
