@@ -21,6 +21,8 @@ WHOLE, SPLIT, WATTS, HOLD, HOLD_PART, REBUILT, OWN = 0, 1, *(2 * boxes.KINDS + k
 """Columns of ``CostArrays.work``."""
 GAIN, JOIN = 0, 1
 """Columns of ``CostArrays.beside``."""
+ACTIVE, BUFFER, RANK, SESSION, TWICE, PASS = range(6)
+"""Columns of ``CostArrays.memory``."""
 
 
 class CostArrays(NamedTuple):
@@ -39,8 +41,8 @@ class CostArrays(NamedTuple):
     send, receive: (D, 2) seconds of a device for a message, and for a byte of it; wake: (D, 2) those of ``receive``
                    by which what it computes takes longer
     gap: (D,) seconds of a device's link for a message
-    memory: (D, 6) resident bytes a byte of activations and of buffers, bytes of a rank and of each of its segments,
-            and a byte of the weights that are there twice while sessions are opened, and of what segments pass on
+    memory: (D, 6) resident bytes a byte of ACTIVE tensors and of a BUFFER, bytes of a RANK and of each SESSION, and a
+            byte of the weights that are there TWICE while sessions are opened, and of what segments PASS on
     communication_w: (D,); pool: (D,); capacity: (P,) bytes, inf where not stated
     """
 
@@ -219,8 +221,9 @@ def _beside(
             if g.tensor_task[tensor] in layers:
                 ends = [g.tensor_task[tensor], task]
                 maker, reader = (graph.layers[end - g.n_inputs] for end in ends)
+                name = edge_name(names, maker.index, reader.index)
                 for d, (unit, device) in enumerate(zip(units, platform.devices, strict=True)):
-                    name, slower = edge_name(names, maker.index, reader.index), _slower(device, unit)
+                    slower = _slower(device, unit)
                     shorter_s = float(work[ends, d, WHOLE].min()) / slower
                     found = edge_row(graph, maker, reader, name, float(g.tensor_bytes[tensor]), shorter_s, unit)
                     table[edge, d] = [slower * seconds for seconds in found]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from model.alive import levels
-from model.costs import links
+from model.costs import ACTIVE, BUFFER, PASS, RANK, links
 from model.platform import Platform
 from model.script import Script
 from model.simulated import Events, used
@@ -60,11 +60,11 @@ def _memory(
     since, found = int(events.start[warmup, events.segment[0]]), {}
     for device, (times, alive) in levels(script.case, events, warmup).items():
         account, k = script.found.price.account[device], script.case.costs.memory[device]
-        rest = {"buffers": account[BUFFERS] * k[1] + account[PASSED] * k[5], "process": k[2]}
-        rest["weights"] = account[MEMORY] - above(account, k) - k[2]
+        rest = {"buffers": account[BUFFERS] * k[BUFFER] + account[PASSED] * k[PASS], "process": k[RANK]}
+        rest["weights"] = account[MEMORY] - above(account, k) - k[RANK]
         always = {name: round(size) for name, size in rest.items()}
         found[f"memory of {platform.devices[device].name}"] = [
-            ((time - since) * TICK_S, {"activations": round(size * k[0]), **always})
+            ((time - since) * TICK_S, {"activations": round(size * k[ACTIVE]), **always})
             for time, size in zip(times.tolist(), alive.tolist(), strict=True)
         ]
     return found

@@ -13,7 +13,25 @@ import numpy as np
 from model import boxes
 from model.arrays import GraphArrays, Ints, ix
 from model.compiled import allocating, inlined, kernel
-from model.costs import GAIN, HOLD, HOLD_PART, JOIN, OWN, REBUILT, SPLIT, WATTS, WHOLE, CostArrays, Floats
+from model.costs import (
+    ACTIVE,
+    BUFFER,
+    GAIN,
+    HOLD,
+    HOLD_PART,
+    JOIN,
+    OWN,
+    PASS,
+    RANK,
+    REBUILT,
+    SESSION,
+    SPLIT,
+    TWICE,
+    WATTS,
+    WHOLE,
+    CostArrays,
+    Floats,
+)
 from model.lowering import Messages, Room, Shards, alone
 
 COMPUTE, COMMUNICATE, WAIT, ENERGY, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY, OPENING, PASSED = range(10)
@@ -90,7 +108,7 @@ def spend(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) ->
         for shard in range(s.ptr[task], s.ptr[task + 1]):
             _enter(s, m, out, shard)
             _compute(g, s, c, out, task, shard)
-            if c.memory[ix(s.device[ix(shard)]), 5] > 0:
+            if c.memory[ix(s.device[ix(shard)]), PASS] > 0:
                 _keep(g, s, m, out, task, shard)
             for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
                 _communicate(g, s, m, c, out, message)
@@ -298,13 +316,14 @@ def settle(c: CostArrays, out: Ledger) -> None:
         if a[COMPUTE] + a[COMMUNICATE] + a[ACTIVATIONS] > 0:
             k = c.memory[device]
             a[OPENING] -= a[WEIGHTS]
-            a[MEMORY] += k[2] + out.segments[device] * k[3] + above(a, k)
+            a[MEMORY] += k[RANK] + out.segments[device] * k[SESSION] + above(a, k)
 
 
 @inlined
 def above(a: Floats, k: Floats) -> float:
     """Bytes of a device at most above what lasts: of frames, or while its sessions are opened. k: of its ``memory``"""
-    return max(a[ACTIVATIONS] * k[0] + a[BUFFERS] * k[1] + a[PASSED] * k[5], a[OPENING] * k[4])
+    frames = a[ACTIVATIONS] * k[ACTIVE] + a[BUFFERS] * k[BUFFER] + a[PASSED] * k[PASS]
+    return max(frames, a[OPENING] * k[TWICE])
 
 
 @inlined

@@ -48,9 +48,8 @@ class RankTimes:
 
     @property
     def rest_bytes(self) -> int:
-        """What no part of the memory holds: it came and went before the end, or nobody looked when it came."""
-        parts = self.memory.lasting_bytes + self.memory.input_bytes if self.memory else 0
-        return self.peak_bytes - parts
+        """What no part of the memory holds, see ``Memory.rest_bytes``; all, where no part is known."""
+        return self.memory.rest_bytes(self.peak_bytes) if self.memory else self.peak_bytes
 
 
 @dataclass(frozen=True)

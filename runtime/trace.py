@@ -74,10 +74,13 @@ class Memory:
         """What there is at the end, but for the input."""
         return self.base_bytes + self.buffers_bytes + self.segments_bytes + self.frames_bytes
 
+    def rest_bytes(self, peak_bytes: int) -> int:
+        """What of a peak no part holds: it came and went before the end, or nobody looked when it came."""
+        return peak_bytes - self.lasting_bytes - self.input_bytes
+
     def without_input(self, peak_bytes: int) -> int:
         """The peak of a rank whose frames come one by one. One that came and went before its input was made stays."""
-        came_and_went = peak_bytes - self.lasting_bytes - self.input_bytes > NOISE_BYTES
-        before = peak_bytes if came_and_went else self.base_bytes + self.opening_bytes
+        before = peak_bytes if self.rest_bytes(peak_bytes) > NOISE_BYTES else self.base_bytes + self.opening_bytes
         return max(before, peak_bytes - self.input_bytes)
 
 

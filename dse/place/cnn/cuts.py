@@ -17,7 +17,7 @@ from dse.place.cnn.shared import pair_loads
 from dse.place.cnn.stretches import Stretches, last_read, stretches
 from dse.place.cnn.wires import Wires, least, loads, wires
 from model.arrays import GraphArrays, Ints
-from model.costs import CostArrays, Floats
+from model.costs import RANK, SESSION, CostArrays, Floats
 
 MOST_STEPS = 1.5e8
 """Of dynamic programming, as many as take some tenths of a second; beyond, kinds of devices are put together."""
@@ -62,7 +62,7 @@ class Line:
     def _held(self) -> Floats:
         """(C, m+1, m+1) resident bytes of a rank with one segment and weights."""
         memory = self.costs.memory[self._first]
-        return self.s.held + (memory[:, 2] + memory[:, 3])[:, None, None]
+        return self.s.held + (memory[:, RANK] + memory[:, SESSION])[:, None, None]
 
     @property
     def _joules(self) -> Floats:

@@ -17,7 +17,7 @@ from dse.place.cnn.kinds import Kinds
 from dse.place.cnn.wires import Wires, least
 from model.arrays import GraphArrays
 from model.boxes import CHANNELS
-from model.costs import GAIN, HOLD, HOLD_PART, SPLIT, WHOLE, CostArrays, Floats
+from model.costs import GAIN, HOLD, HOLD_PART, RANK, SESSION, SPLIT, WHOLE, CostArrays, Floats
 
 HALVINGS = 60
 """Of an interval that holds a bound: to the last bits of a float."""
@@ -65,7 +65,7 @@ def work_bound(g: GraphArrays, c: CostArrays, p: Parts, kinds: Kinds) -> float:
     layers = slice(g.n_inputs, g.n_inputs + g.n_layers)
     least_held = c.work[layers][:, first][..., [HOLD, HOLD_PART]].min(axis=2)
     held = (c.cut_bytes + c.kept_bytes)[layers, CHANNELS][:, None] * least_held
-    room = count * np.maximum(c.capacity[c.pool[first]] - c.memory[first, 2] - c.memory[first, 3], 0)
+    room = count * np.maximum(c.capacity[c.pool[first]] - c.memory[first, RANK] - c.memory[first, SESSION], 0)
     seconds = p.least[:, first]
     price, rent = _prices(seconds, held, count, room)
     limited = np.isfinite(room)
