@@ -28,7 +28,7 @@ PAPER = "#paper"
 """At the end of a set's name: the set as the thesis' equations have it, one coefficient a kind of layer."""
 
 FORMAT = "cleave-coefficients"
-VERSION = 1
+VERSION = 2
 
 KINDS = (
     *("conv_winograd", "conv_im2col", "fc", "pool", "norm", "lrn"),
@@ -284,8 +284,10 @@ def parse(text: str, where: str) -> Coefficients:
         body = json.loads(text)
     except ValueError as error:
         raise CleaveError(f"{where}: is no coefficient file: {error}") from error
-    if not isinstance(body, dict) or (body.pop("format", None), body.pop("version", None)) != (FORMAT, VERSION):
+    if not isinstance(body, dict) or body.pop("format", None) != FORMAT:
         raise CleaveError(f"{where}: is no {FORMAT} of version {VERSION}")
+    if (version := body.pop("version", None)) != VERSION:
+        raise CleaveError(f"{where}: is {FORMAT} of version {version}, {VERSION} is needed; run dse calibrate again")
     found = records.read(Coefficients, body, where)
     problems = [p for name, unit in found.units.items() for p in _problems(unit, f"{where}: units.{name}")]
     if problems:

@@ -19,7 +19,7 @@ from runtime.trace import Memory
 
 __all__ = ["LINKS", "RUN", "SEGMENT", "Footing", "PartOf", "Run", "Sample", "Store", "opened"]
 
-HEAD = {"format": "cleave-samples", "version": 1}
+HEAD = {"format": "cleave-samples", "version": 2}
 RUN, LINKS = "run", "links"
 """Kinds of lines: of a run of computing, and of messages."""
 
@@ -81,7 +81,9 @@ class Store:
             self._write(HEAD)
             return []
         if lines[0] != HEAD:
-            raise CleaveError(f"{self.path}: is no {HEAD['format']} of version {HEAD['version']}; name another folder")
+            raise CleaveError(
+                f"{self.path}: is no {HEAD['format']} of version {HEAD['version']}; calibrate into another folder"
+            )
         return lines[1:]
 
     def _write(self, body: dict[str, Any]) -> None:

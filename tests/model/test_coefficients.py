@@ -25,7 +25,7 @@ def body() -> dict[str, Any]:
     layers = {kind: dict(layer) for kind in coefficients.KINDS}
     unit = {"frequency_hz": 1e9, "threads": 4, "communication_w": 1.5, **memory, "layers": layers}
     rest = {"name": "mine", "calibrated": True, "provenance": "made up"}
-    return {"format": "cleave-coefficients", "version": 1, **rest, "units": {"cpu": unit}}
+    return {"format": "cleave-coefficients", "version": 2, **rest, "units": {"cpu": unit}}
 
 
 def test_a_set_is_read_from_a_file(tmp_path: Path) -> None:
@@ -91,8 +91,11 @@ KERNEL = {"op": "Conv", "whole_s": 1e-3, "splits": {"1": [1e-4, 9e-4]}, "error":
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (put("cleave-plan", "format"), r"^mine.json: is no cleave-coefficients of version 1$"),
-        (put(2, "version"), r"^mine.json: is no cleave-coefficients of version 1$"),
+        (put("cleave-plan", "format"), r"^mine.json: is no cleave-coefficients of version 2$"),
+        (
+            put(1, "version"),
+            r"^mine.json: is cleave-coefficients of version 1, 2 is needed; run dse calibrate again$",
+        ),
         (without("units", "cpu", "layers", "fc"), r"^mine.json: units.cpu.layers: no coefficient for fc$"),
         (put({}, "units", "cpu", "layers", "gru"), r"^mine.json: units.cpu.layers.gru: has no 'macs_per_cycle'$"),
         (without("provenance"), r"^mine.json: has no 'provenance'$"),
@@ -188,7 +191,7 @@ def test_a_shipped_set_is_written_as_it_is_read(name: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{"])
 def test_a_file_of_something_else_is_no_set(text: str) -> None:
-    with pytest.raises(CleaveError, match=r"^mine.json: is no (coefficient file: |cleave-coefficients of version 1$)"):
+    with pytest.raises(CleaveError, match=r"^mine.json: is no (coefficient file: |cleave-coefficients of version 2$)"):
         coefficients.parse(text, "mine.json")
 
 

@@ -48,7 +48,7 @@ def test_what_was_added_is_read_again(file: Path) -> None:
 
 def test_a_new_file_says_what_it_is_once(file: Path) -> None:
     heads = [line for line in file.read_text().splitlines() if "format" in json.loads(line)]
-    assert heads == ['{"format":"cleave-samples","version":1}']
+    assert heads == ['{"format":"cleave-samples","version":2}']
 
 
 @examples(40)
@@ -75,9 +75,12 @@ def test_nobody_else_writes_meanwhile(file: Path) -> None:
     ("text", "sentence"),
     [
         ("mine\n", ":1: is no line that a calibration writes"),
-        ('{"format":"cleave-samples","version":2}\n', "is no cleave-samples of version 1"),
-        ('{"format":"cleave-samples","version":1}\n[]\n', ":2: is no line that a calibration writes"),
-        ('{"format":"cleave-samples","version":1}\n{"kind":"run"}\n', "holds a run that this version cannot read"),
+        (
+            '{"format":"cleave-samples","version":1}\n',
+            "is no cleave-samples of version 2; calibrate into another folder",
+        ),
+        ('{"format":"cleave-samples","version":2}\n[]\n', ":2: is no line that a calibration writes"),
+        ('{"format":"cleave-samples","version":2}\n{"kind":"run"}\n', "holds a run that this version cannot read"),
     ],
 )
 def test_another_file_is_refused_and_left_alone(text: str, sentence: str, tmp_path: Path) -> None:
