@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -22,6 +22,7 @@ THESIS = {
 """Mean error and Spearman of the thesis' tables 3 and 6: AlexNet, VGG-16, DenseNet-121."""
 OF = ("latency", "period", "memory", "busy")
 MODELS = ("simulated", "analytical", "thesis")
+MEASURED = "measured"
 WORST = 5
 
 
@@ -29,7 +30,7 @@ WORST = 5
 class Row:
     """One mapping. Seconds and bytes, by model; busy: computing, of all ranks together; memory: the largest rank's,
     without frames that only the measurement keeps; load: of the machine, the mean of a minute, before it was measured;
-    mapping: as ``front.json`` has it."""
+    mapping: as ``front.json`` has it; turn: how often it had been measured before."""
 
     network: str
     way: str
@@ -53,47 +54,79 @@ class Row:
     measured_busy: float
     load: float
     mapping: str
+    turn: int
 
 
-def table(rows: list[Row]) -> Iterator[str]:
-    """A line for each network and model, one for each way of mapping; then the thesis' own."""
+def together(rows: Sequence[Row]) -> list[Row]:
+    """One row a mapping: what was measured is the median over the turns."""
+    of: dict[tuple[str, int], list[Row]] = {}
+    for r in rows:
+        of.setdefault((r.network, r.number), []).append(r)
+    return [replace(mine[0], **_medians(mine)) for mine in of.values()]
+
+
+def _medians(turns: Sequence[Row]) -> dict[str, float]:
+    return {f"measured_{of}": float(np.median(column(turns, MEASURED, of))) for of in OF}
+
+
+def table(rows: Sequence[Row]) -> Iterator[str]:
+    """A line for each network and model, one for each way of mapping; then the thesis' own.
+
+    Where mappings were measured more than once, also how far the first turn is off the others: nothing can predict
+    the first turn much better.
+    """
     yield f"{'network':16} {'mappings':>8}  {'model':10} " + " ".join(
         f"{of + ' error':>14} {'Spearman':>8}" for of in OF
     )
     several = [r for r in rows if r.way != ALONE]
     groups = {name: [r for r in several if r.network == name] for name in dict.fromkeys(r.network for r in rows)}
     groups |= {f"all, {way}": [r for r in rows if r.way == way] for way in (*WAYS, ALONE)}
-    for name, mine in groups.items():
+    for name, every in groups.items():
+        mine = together(every)
         for model in MODELS if mine else ():
-            yield f"{name:16} {len(mine):8}  {model:10} " + " ".join(_cell(mine, model, of) for of in OF)
+            yield f"{name:16} {len(mine):8}  {model:10} " + " ".join(
+                _cell(column(mine, model, of), column(mine, MEASURED, of)) for of in OF
+            )
+        first, others = _first_and_others(every)
+        if others:
+            yield f"{name:16} {len(others):8}  {'one turn':10} " + " ".join(
+                _cell(column(first, MEASURED, of), column(others, MEASURED, of)) for of in OF
+            )
     for k, name in enumerate(("AlexNet", "VGG-16", "DenseNet-121")):
         cells = " ".join(f"{THESIS[of][k][0]:14.0%} {THESIS[of][k][1]:8.2f}" if of in THESIS else " " * 23 for of in OF)
         yield f"{name:16} {12:8}  {'its tables':10} {cells}"
 
 
-def _cell(rows: list[Row], model: str, of: str) -> str:
-    predicted, seen = column(rows, model, of), column(rows, "measured", of)
-    told = min(len(set(predicted)), len(set(seen))) > 1
-    rank = float(spearmanr(predicted, seen).statistic) if len(rows) > 2 and told else float("nan")
-    return f"{np.mean(np.abs(predicted / seen - 1)):14.1%} {rank:8.3f}"
+def _first_and_others(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """The first turn and the median of the others, of mappings that have both, in the same order."""
+    others = {(r.network, r.number): r for r in together([r for r in rows if r.turn > 0])}
+    first = [r for r in rows if r.turn == 0 and (r.network, r.number) in others]
+    return first, [others[r.network, r.number] for r in first]
 
 
-def column(rows: list[Row], who: str, of: str) -> NDArray[np.float64]:
+def _cell(said: NDArray[np.float64], seen: NDArray[np.float64]) -> str:
+    """Mean relative error and rank correlation."""
+    told = min(len(set(said)), len(set(seen))) > 1
+    rank = float(spearmanr(said, seen).statistic) if len(said) > 2 and told else float("nan")
+    return f"{np.mean(np.abs(said / seen - 1)):14.1%} {rank:8.3f}"
+
+
+def column(rows: Sequence[Row], who: str, of: str) -> NDArray[np.float64]:
     """One figure of all rows."""
     return np.array([getattr(r, f"{who}_{of}") for r in rows])
 
 
-def misses(rows: list[Row]) -> Iterator[str]:
+def misses(rows: Sequence[Row]) -> Iterator[str]:
     """What the simulator misses most."""
     for of in OF:
-        errors = column(rows, "simulated", of) / column(rows, "measured", of) - 1
+        errors = column(rows, "simulated", of) / column(rows, MEASURED, of) - 1
         for k in np.argsort(-np.abs(errors))[:WORST]:
             r = rows[k]
             run = f"{r.network} {r.way} {r.number}, {r.ranks} ranks"
             yield f"  {of:8} {errors[k]:+7.1%}  {run}, load {r.load:.1f}"
 
 
-def draw_plot(rows: list[Row], file: Path) -> None:
+def draw_plot(rows: Sequence[Row], file: Path) -> None:
     """Predicted over measured, both logarithmic."""
     mpl.use("Agg")
     figure, axes = plt.subplots(1, len(OF), figsize=(4.2 * len(OF), 4.2))
@@ -101,7 +134,7 @@ def draw_plot(rows: list[Row], file: Path) -> None:
         scale = 1e-6 if of == "memory" else 1e3
         for network in dict.fromkeys(r.network for r in rows):
             mine = [r for r in rows if r.network == network]
-            seen, said = (column(mine, who, of) * scale for who in ("measured", "simulated"))
+            seen, said = (column(mine, who, of) * scale for who in (MEASURED, "simulated"))
             axis.loglog(seen, said, "o", ms=3.5, alpha=0.7, label=network)
         ends = [*axis.get_xlim(), *axis.get_ylim()]
         line = np.array([min(ends), max(ends)])

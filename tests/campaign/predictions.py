@@ -1,8 +1,8 @@
 """Predictions against measurements: latency, period, memory and busy time of many mappings, predicted before they run.
 
     python -m tests.campaign.predictions --platform calibrated/local2.txt [--networks alexnet …] [--mappings 60]
-                                         [--ranks 2 4] [--frames 20] [--out rows.csv] [--plot FILE.png]
-                                         [--measured rows.csv] [--unseen] [OPTION …]
+                                         [--ranks 2 4] [--turns 3] [--frames 20] [--out rows.csv]
+                                         [--plot FILE.png] [--measured rows.csv] [--unseen] [OPTION …]
 
 For each network so many mappings, in turn random (a device a layer), vertical (stretches of layers), hybrid (stretches,
 and some layers split by channels) and from the front of a short search; each on two or more devices of the platform;
@@ -11,6 +11,8 @@ Each becomes a bundle that ``dse bench`` runs, here or on hosts: what follows th
 ``dse bench`` (``--key``, ``--known-hosts``, ``--python``). Prints a line a mapping, then a table: for the analytical
 model, the simulator and the thesis' equations (Eq. 4.7 to 4.10, one coefficient a kind of layer) the mean relative
 error and Spearman's rank correlation, the thesis' own figures, and what misses most. ``--out`` also resumes.
+``--turns`` measures all mappings so often, one turn after the other, so that a machine that becomes slower does not
+favour those that come first; what counts is the median.
 ``--measured`` takes mappings and measurements of an earlier call and predicts them anew, by another calibration, say.
 ``--unseen`` predicts each network by what the calibration measured of all other ones, from its ``samples.jsonl``.
 """
@@ -43,7 +45,7 @@ from model.simulated import simulated
 from model.spending import COMPUTE, MEMORY
 from runtime.bench import WARMUP, bench
 from runtime.trace import Memory
-from tests.campaign.accuracy import MODELS, OF, Row, draw_plot, misses, table
+from tests.campaign.accuracy import MODELS, OF, Row, draw_plot, misses, table, together
 from tests.campaign.drawings import Drawing, alone
 from tests.command import done
 
@@ -66,7 +68,9 @@ def measured(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int, access
         return json.loads(done("bench", bundle, *access, "--frames", frames, "--json"))
 
 
-def row(cnn: Cnn, platform: Platform, number: int, way: str, mapping: Mapping, frames: int, access: list[str]) -> Row:
+def row(
+    cnn: Cnn, platform: Platform, turn: int, number: int, way: str, mapping: Mapping, frames: int, access: list[str]
+) -> Row:
     """Predict a mapping, run it, and put both beside each other."""
     said, load_1 = predicted(cnn, platform, mapping, frames), os.getloadavg()[0]
     body = measured(cnn, platform, mapping, frames, access)
@@ -79,6 +83,7 @@ def row(cnn: Cnn, platform: Platform, number: int, way: str, mapping: Mapping, f
         number=number,
         ranks=len(body["ranks"]),
         load=load_1,
+        turn=turn,
         mapping=json.dumps(compact(cnn.graph, mapping), separators=(",", ":")),
         **said,
         **seen,
@@ -147,6 +152,7 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", default=NETWORKS, choices=zoo.NAMES)
     parser.add_argument("--mappings", type=int, default=60)
     parser.add_argument("--ranks", nargs=2, type=int, default=[2, 4], metavar=("LEAST", "MOST"))
+    parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("--frames", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="all figures, as CSV; what is in it is not measured again")
@@ -167,20 +173,21 @@ def main() -> None:
             new = (again(cnns[r.network], of[r.network], r, asked.frames) for r in earlier)
         else:
             drawings = {name: Drawing(cnn, platform, asked.ranks, asked.seed) for name, cnn in cnns.items()}
-            known = {(r.network, r.number) for r in rows}
+            known = {(r.network, r.turn, r.number) for r in rows}
             new = (
-                row(cnns[name], of[name], number, *drawing.mapping(number), asked.frames, access)
+                row(cnns[name], of[name], turn, number, *drawing.mapping(number), asked.frames, access)
+                for turn in range(asked.turns)
                 for number in (*alone(platform), *range(asked.mappings))
                 for name, drawing in drawings.items()
-                if (name, number) not in known
+                if (name, turn, number) not in known
             )
         for each in new:
             rows.append(each)
             print(_line(each), flush=True)
             write(asked.out, rows)
-    print(*table(rows), "What the simulator misses most:", *misses(rows), sep="\n")
+    print(*table(rows), "What the simulator misses most:", *misses(together(rows)), sep="\n")
     if asked.plot:
-        draw_plot(rows, asked.plot)
+        draw_plot(together(rows), asked.plot)
 
 
 def _line(r: Row) -> str:
