@@ -66,7 +66,7 @@ def together(rows: Sequence[Row]) -> list[Row]:
 
 
 def _medians(turns: Sequence[Row]) -> dict[str, float]:
-    return {f"measured_{of}": float(np.median(column(turns, MEASURED, of))) for of in OF}
+    return {f"{MEASURED}_{of}": float(np.median(column(turns, MEASURED, of))) for of in OF}
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
@@ -75,23 +75,17 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
     Where mappings were measured more than once, also how far the first turn is off the others: nothing can predict
     the first turn much better.
     """
-    yield f"{'network':16} {'mappings':>8}  {'model':10} " + " ".join(
-        f"{of + ' error':>14} {'Spearman':>8}" for of in OF
-    )
+    heads = " ".join(f"{of + ' error':>14} {'Spearman':>8}" for of in OF)
+    yield f"{'network':16} {'mappings':>8}  {'model':10} {heads}"
     several = [r for r in rows if r.way != ALONE]
     groups = {name: [r for r in several if r.network == name] for name in dict.fromkeys(r.network for r in rows)}
     groups |= {f"all, {way}": [r for r in rows if r.way == way] for way in (*WAYS, ALONE)}
     for name, every in groups.items():
-        mine = together(every)
+        mine, (first, others) = together(every), _first_and_others(every)
         for model in MODELS if mine else ():
-            yield f"{name:16} {len(mine):8}  {model:10} " + " ".join(
-                _cell(column(mine, model, of), column(mine, MEASURED, of)) for of in OF
-            )
-        first, others = _first_and_others(every)
+            yield _line(name, model, mine, mine)
         if others:
-            yield f"{name:16} {len(others):8}  {'one turn':10} " + " ".join(
-                _cell(column(first, MEASURED, of), column(others, MEASURED, of)) for of in OF
-            )
+            yield _line(name, "one turn", first, others)
     for k, name in enumerate(("AlexNet", "VGG-16", "DenseNet-121")):
         cells = " ".join(f"{THESIS[of][k][0]:14.0%} {THESIS[of][k][1]:8.2f}" if of in THESIS else " " * 23 for of in OF)
         yield f"{name:16} {12:8}  {'its tables':10} {cells}"
@@ -102,6 +96,13 @@ def _first_and_others(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     others = {(r.network, r.number): r for r in together([r for r in rows if r.turn > 0])}
     first = [r for r in rows if r.turn == 0 and (r.network, r.number) in others]
     return first, [others[r.network, r.number] for r in first]
+
+
+def _line(name: str, label: str, said: Sequence[Row], seen: Sequence[Row]) -> str:
+    """What some rows hold of a model, or of a turn, against what was measured in others, one by one."""
+    who = label if label in MODELS else MEASURED
+    cells = " ".join(_cell(column(said, who, of), column(seen, MEASURED, of)) for of in OF)
+    return f"{name:16} {len(seen):8}  {label:10} {cells}"
 
 
 def _cell(said: NDArray[np.float64], seen: NDArray[np.float64]) -> str:
