@@ -17,9 +17,11 @@ from dse.place import split
 from dse.place.anneal import anneal, board
 from dse.place.clock import now
 from dse.place.groups import Groups, by_color, grouped, joined
-from dse.place.period import dp
+from dse.place.period import dp, rules_of
+from dse.place.pipeline import floor
 from dse.place.placed import Options, Placed, check, judged
 from dse.place.program import Program, Solved, Whole, cp_sat, highs
+from dse.place.reduced import contracted
 from dse.place.workload import Workload
 from model.arrays import Ints
 from runtime.errors import CleaveError
@@ -43,13 +45,18 @@ def ip(on: Workload, options: Options) -> Placed:
     end = now() + (USUAL_S if options.limit_s is None else options.limit_s)
     best = _annealed(on, options, _first(on, options), end)
     best = _polished(on, options, best, now() + POLISH * (end - now()))
-    bound = 0.0
+    bound = least(on, options)
     for solver, share in zip((cp_sat, highs), SHARES, strict=True):
         best, proven, over = _solved(on, options, best, solver, share * (end - now()))
         bound = max(bound, proven)
         if over or now() > end:
             break
     return judged(on, options, best, bound)
+
+
+def least(on: Workload, options: Options) -> float:
+    """What no split is better than, contiguous or not; known at once."""
+    return floor(contracted(on, on.color, on.edge[:0]).on, rules_of(options))
 
 
 def _first(on: Workload, options: Options) -> Ints:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dse.place import noncontiguous, split
 from dse.place.anneal import anneal, board
 from dse.place.groups import by_color, grouped
-from dse.place.noncontiguous import Model, ip
+from dse.place.noncontiguous import Model, ip, least
 from dse.place.placed import Options
 from dse.place.program import cp_sat, highs
 from dse.place.split import MODES
@@ -41,6 +41,16 @@ def test_the_program_finds_and_proves_what_brute_force_finds(seed: int, mode: st
     assert found.value == split.period(on, found.device, mode)
     assert found.value == pytest.approx(best, rel=1e-4, abs=1e-9)
     assert best * (1 - 1e-4) <= found.bound <= best * (1 + 1e-12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SEEDS, st.sampled_from(MODES), st.booleans())
+def test_what_is_known_before_any_program_is_solved_is_a_bound(seed: int, mode: str, training: bool) -> None:
+    on = small.workload(seed, training=training)
+    known, best = least(on, Options(mode, contiguous=False)), best_of(on, mode)
+    assert known <= best * (1 + 1e-12)
+    takes = [times for times, count in ((on.acc, on.accelerators), (on.cpu, on.cpus)) if count]
+    assert known > 0 or not np.min(takes, axis=0).any()
 
 
 @settings(max_examples=15, deadline=None)
