@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 from shutil import which
 
+from dse.testbed import ticks
 from dse.testbed.state import PORT, ROOT, USER, Testbed
+from dse.testbed.ticks import READY
 
 HOME = ROOT / "home"
 """Of USER, on every host."""
-READY = "ready"
-"""What the script says when the namespaces are furnished; the network is still to come."""
 
 
 def files(testbed: Testbed, host: str, accounts: str) -> dict[str, str]:
@@ -52,6 +52,17 @@ def start_switch(groups: list[Path]) -> list[str]:
     """The command that becomes the switch: nothing runs in it, it is a namespace only."""
     script = f"echo {READY}; exec sleep infinity >/dev/null"
     return ["sh", "-c", f"{JOIN}; exec unshare --net sh -c '{script}'", "sh", *map(str, groups)]
+
+
+def start_ticks(groups: list[Path], cores: list[int]) -> list[str]:
+    """The command that becomes the ticks of some cores."""
+    return [
+        "sh",
+        "-c",
+        f'{JOIN}; exec "$0" {ticks.__file__} {" ".join(map(str, cores))}',
+        sys.executable,
+        *map(str, groups),
+    ]
 
 
 def hosts_table(testbed: Testbed) -> str:

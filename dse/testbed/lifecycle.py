@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dse.run import check_place
-from dse.testbed import access, limits, machine, needs, network, state
+from dse.testbed import access, limits, machine, needs, network, spec, state
 from dse.testbed import host as inside
 from dse.testbed.limits import Hierarchy
 from dse.testbed.spec import HostSpec
-from dse.testbed.state import SWITCH, TAG, Testbed
+from dse.testbed.state import SWITCH, TAG, TICKS, Testbed
 from runtime.errors import CleaveError
 
 SWITCHED_ON = "switched_on"
@@ -57,6 +57,7 @@ def up(testbed: Testbed) -> None:
     try:
         _make_groups(testbed)
         keys = _furnish(testbed)
+        _start_ticks(testbed)
         _connect(testbed)
         _await_servers(testbed)
         _hand_over(testbed, keys)
@@ -134,7 +135,8 @@ def _leave(hierarchy: Hierarchy, name: str) -> None:
 def _furnish(testbed: Testbed) -> dict[str, str]:
     """The files and keys of all hosts, and the user's; host → public key."""
     accounts = Path("/etc/passwd").read_text(encoding="utf-8", errors="surrogateescape")
-    (testbed.folder / SWITCH).mkdir()
+    for name in (SWITCH, TICKS):
+        testbed.place(name).mkdir()
     user_key = machine.make_key(testbed.folder / access.KEY, f"{TAG}-{testbed.name}")
     keys = {}
     for host in testbed.hosts:
@@ -153,6 +155,13 @@ def _make_folders(testbed: Testbed, place: Path) -> None:
         (place / name).mkdir()
         (place / name).chmod(mode)
         os.chown(place / name, testbed.uid, testbed.gid)
+
+
+def _start_ticks(testbed: Testbed) -> None:
+    cores = spec.halted(testbed.hosts)
+    if cores:
+        groups = [limits.real_time(hierarchy, testbed) for hierarchy in machine.mounted()]
+        machine.start(inside.start_ticks(groups, cores), testbed.place(TICKS))
 
 
 def _connect(testbed: Testbed) -> None:

@@ -14,8 +14,9 @@ from dse.testbed.spec import HostSpec
 from dse.testbed.state import SWITCH, TAG, Testbed
 
 CONTROLLERS = ("cpu", "memory")
-PERIOD_US = 10_000
-"""A quota that is given out every 10 ms: repeated runs are alike then; with 100 ms or 5 ms they are not."""
+LEAST_US = 1000
+"""The kernel takes no quota and no period below. A host is given so little at a time, since a slow processor does not
+stand still at all; see `ticks`, too."""
 
 FIRST = {1: ("cpu.shares", "262144"), 2: ("cpu.weight", "10000")}
 """The largest weights: hosts, which have their quotas, come before whatever else the machine has to do."""
@@ -101,18 +102,25 @@ def groups(hierarchy: Hierarchy, testbed: Testbed) -> list[tuple[Path, list[Writ
 
 def limits(hierarchy: Hierarchy, group: Path, host: HostSpec) -> list[Write]:
     """What makes a group as slow and as small as a host is to be."""
-    quota, memory = round(host.share * PERIOD_US), str(host.memory_bytes)
+    period = round(LEAST_US / min(host.share, 1))
+    quota, memory = max(LEAST_US, round(host.share * period)), str(host.memory_bytes)
     if hierarchy.version == 2:
         files = {
-            "cpu": [("cpu.max", f"{quota} {PERIOD_US}")],
+            "cpu": [("cpu.max", f"{quota} {period}")],
             "memory": [("memory.max", memory), ("memory.swap.max", "0")],
         }
     else:
         files = {
-            "cpu": [("cpu.cfs_period_us", str(PERIOD_US)), ("cpu.cfs_quota_us", str(quota))],
+            "cpu": [("cpu.cfs_period_us", str(period)), ("cpu.cfs_quota_us", str(quota))],
             "memory": [("memory.limit_in_bytes", memory), ("memory.memsw.limit_in_bytes", memory)],
         }
     return [(group / name, text) for controller in hierarchy.controllers for name, text in files[controller]]
+
+
+def real_time(hierarchy: Hierarchy, testbed: Testbed) -> Path:
+    """The group for processes of a testbed with real-time priority: version 1 gives that to the root's only."""
+    only_cpu = hierarchy.version == 1 and hierarchy.controllers == ("cpu",)
+    return hierarchy.root if only_cpu else hierarchy.group(testbed, SWITCH)
 
 
 OPTIONAL = ("memory.swap.max", "memory.memsw.limit_in_bytes")

@@ -38,7 +38,7 @@ def run(command: list[str]) -> str:
 
 
 def start(command: list[str], place: Path) -> int:
-    """Start what becomes a host or the switch and is not to end with us; its process, once its namespaces are ready.
+    """Start what becomes a host, the switch or the ticks and is not to end with us; its process, once it is ready.
 
     place: its folder, for its log and the number of its process
     """
@@ -52,7 +52,7 @@ def start(command: list[str], place: Path) -> int:
         ready = select.select([said], [], [], PATIENCE_S)[0] and said.readline().decode().strip() == inside.READY
     if not ready:
         process.kill()
-        raise CleaveError(f"host '{place.name}' did not start: {last_line(log)}")
+        raise CleaveError(f"'{place.name}' did not start: {last_line(log)}")
     (place / "pid").write_text(f"{process.pid}\n")
     process.returncode = 0  # it is on its own from here, and nobody waits for it
     return process.pid

@@ -28,7 +28,7 @@ from runtime.errors import CleaveError
 KEYS = ("cores", "share", "memory", "bandwidth")
 MOST_HOSTS = 100
 LEAST_SHARE = 0.1
-"""The kernel takes no quota under 1 ms, and a period is 10 ms."""
+"""The kernel gives no less than 1 ms at a time: with less than this a host stands still for more than 9 ms."""
 LEAST_MEMORY_BYTES = 64_000_000
 """What an SSH server and a few sessions need to live."""
 TAKEN = ("localhost", "workstation")
@@ -94,6 +94,11 @@ def core_load(hosts: tuple[HostSpec, ...]) -> dict[int, float]:
         for core in host.cores:
             load[core] = load.get(core, 0.0) + host.share / len(host.cores)
     return load
+
+
+def halted(hosts: tuple[HostSpec, ...]) -> list[int]:
+    """Cores, rising, of hosts that may not take all of theirs."""
+    return sorted({core for host in hosts if host.share < len(host.cores) for core in host.cores})
 
 
 def _find(path: Path) -> Path:

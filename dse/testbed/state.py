@@ -91,7 +91,8 @@ class Testbed:
 
 
 SWITCH = "Switch"
-"""Stands where a host's name does; no host may be called so."""
+TICKS = "Ticks"
+"""Stand where a host's name does; no host may be called so."""
 
 
 def check_name(name: str) -> str:

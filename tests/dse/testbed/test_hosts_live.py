@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import paramiko
+import psutil
 import pytest
 
 from tests.cluster import Cluster, standing
@@ -23,6 +24,17 @@ begin, used = time.monotonic(), time.process_time()
 while time.monotonic() < begin + 0.5: pass
 print((time.process_time() - used) / (time.monotonic() - begin))
 """
+RUNS = """
+import time
+last = begin = time.monotonic()
+end, runs = begin + 0.5, []
+while last < end:
+    now = time.monotonic()
+    if now > last + 0.0005: runs, begin = runs + [last - begin], now
+    last = now
+print(sorted(runs)[len(runs) // 2])
+"""
+"""Seconds for which a host runs until it stands still, the median."""
 TAKE = """
 import socket, time
 with socket.create_server(("", 5001)) as server:
@@ -125,9 +137,8 @@ def test_paramiko_logs_in_with_what_the_folder_holds_and_copies_files(testbed: C
 
 
 def test_all_that_a_session_starts_is_in_the_host_s_groups(testbed: Cluster) -> None:
-    before = testbed.pids("pi1")
-    testbed.said("pi1", "setsid nohup sleep 62 >/dev/null 2>&1 & exit 0")
-    (pid,) = (p for p in testbed.pids("pi1") - before if b"sleep" in Path(f"/proc/{p}/cmdline").read_bytes())
+    testbed.said("pi1", "setsid nohup sleep 62 >/dev/null 2>&1 & until pgrep -x sleep; do :; done")
+    (pid,) = (p.pid for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "62"])
     groups = Path(f"/proc/{pid}/cgroup").read_text()
     assert groups.count(f"cleave-testbed/{testbed.testbed.name}/host-pi1") >= 1
     testbed.said("pi1", "pkill sleep")
@@ -172,6 +183,11 @@ def test_a_link_carries_what_the_spec_says_both_ways(uneven: Cluster, giver: str
 def test_a_host_is_as_slow_as_the_spec_says(uneven: Cluster, host: str, share: float) -> None:
     found = best(lambda: float(uneven.said(host, python(BUSY))), share, within=0.07)
     assert found == pytest.approx(share, rel=0.07)
+
+
+def test_a_host_runs_a_millisecond_at_a_time(uneven: Cluster) -> None:
+    found = best(lambda: float(uneven.said("quarter", python(RUNS))), 1e-3, within=0.3)
+    assert found == pytest.approx(1e-3, rel=0.3)
 
 
 def test_what_takes_more_memory_than_a_host_has_is_killed_and_the_host_lives(uneven: Cluster) -> None:
