@@ -65,10 +65,39 @@ c.barrier()
 print("used", time.process_time() - used)
 """
 
+ONE_LOOK = """
+import sys; sys.path.insert(0, sys.argv[1])
+import time
+import numpy as np
+from runtime.mpi import MpiCommunicator
+c = MpiCommunicator()
+a = np.zeros(1000, np.float32)
+request = c.receiver(a, 0, 0) if c.rank else c.sender(a, 1, 0)
+seen = 0
+for _ in range(20):
+    c.barrier()
+    if c.rank == 0:
+        request.start()
+        while not request.test():
+            pass
+    else:
+        request.start()
+        time.sleep(0.03)
+        seen += (came := request.test())
+        while not (came or request.test()):
+            pass
+if c.rank:
+    print("seen", seen)
+"""
 
-def ranks(count: int, program: str, folder: Path) -> str:
+
+def ranks(count: int, program: str, folder: Path, tcp: bool = False) -> str:
     (folder / "program.py").write_text(program)
-    command = [*Mpirun.find().here(count), sys.executable, str(folder / "program.py"), str(ROOT)]
+    words = Mpirun.find().here(count)
+    if tcp:
+        words[words.index("btl") + 1] = "self,tcp"
+        words += ["--mca", "btl_tcp_if_include", "lo"]
+    command = [*words, sys.executable, str(folder / "program.py"), str(ROOT)]
     return execute(command, timeout_s=120).stdout
 
 
@@ -80,6 +109,14 @@ def test_messages_of_every_size_and_type(tmp_path: Path) -> None:
 @pytest.mark.mpi
 def test_a_message_of_another_size_is_an_error(tmp_path: Path) -> None:
     assert "expected a message of 16 bytes, got 12" in ranks(2, WRONG_SIZE, tmp_path)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("tcp", [False, True])
+def test_a_message_that_has_come_is_seen_at_the_first_look(tmp_path: Path, tcp: bool) -> None:
+    said = ranks(2, ONE_LOOK, tmp_path, tcp).split()
+    assert said[0] == "seen"
+    assert int(said[1]) > 15, "all of 20, but for a busy machine"
 
 
 @pytest.mark.mpi
