@@ -13,6 +13,7 @@ from model.arrays import GraphArrays
 from model.graph import Graph, Layer
 from model.platform import Device, Host, Platform
 from model.signature import edge_name, signature, signatures
+from runtime.communicator import EAGER_BYTES, LOCAL_EAGER_BYTES
 from runtime.errors import CleaveError
 
 Floats = NDArray[np.float64]
@@ -41,6 +42,7 @@ class CostArrays(NamedTuple):
     send, receive: (D, 2) seconds of a device for a message, and for a byte of it; wake: (D, 2) those of ``receive``
                    by which what it computes takes longer
     gap: (D,) seconds of a device's link for a message
+    eager: (D, D) bytes of the largest message that leaves before its receiver is ready for it
     memory: (D, 6) resident bytes a byte of ACTIVE tensors and of a BUFFER, bytes of a RANK and of each SESSION, and a
             byte of the weights that are there TWICE while sessions are opened, and of what segments PASS on
     communication_w: (D,); pool: (D,); capacity: (P,) bytes, inf where not stated
@@ -60,6 +62,7 @@ class CostArrays(NamedTuple):
     receive: Floats
     wake: Floats
     gap: Floats
+    eager: Floats
     memory: Floats
     communication_w: Floats
     pool: NDArray[np.int32]
@@ -92,6 +95,7 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         receive=np.array([_receive(u) for u in units]),
         wake=np.array([[u.wake_s, u.wake_s_per_byte] for u in units]),
         gap=np.array([u.gap_s for u in units]),
+        eager=_eager(platform),
         memory=np.array([_memory(u) for u in units]),
         communication_w=np.array(
             [d.power_w or u.communication_w for d, u in zip(platform.devices, units, strict=True)]
@@ -143,6 +147,11 @@ def _names(host: Host) -> list[str]:
     if host.half_duplex:
         return [host.medium or f"{host.name} half-duplex"]
     return [f"{host.link} out", f"{host.link} in"]
+
+
+def _eager(platform: Platform) -> Floats:
+    host = np.array([device.host for device in platform.devices])
+    return np.where(host[:, None] == host, float(LOCAL_EAGER_BYTES), float(EAGER_BYTES))
 
 
 def own_rate(platform: Platform) -> Floats:

@@ -73,7 +73,7 @@ class Path:
 
     bandwidth_bytes_per_s: at most ``FASTEST_BYTES_PER_S``
     latency_s: 0 on one host, as `Platform.latency` has it
-    step_s: that a message takes longer if it asks before it goes, beyond its size (``simulation.EAGER_BYTES``); told,
+    step_s: that a message takes longer if it asks before it goes, beyond its size (``EAGER_BYTES``); told,
             not used
     errors: size → the time of a message by these figures over what was measured, less 1
     """

@@ -37,18 +37,20 @@ from model.link_costs import (
     Path,
     Sharing,
 )
-from model.simulation import EAGER_BYTES
+from runtime.communicator import EAGER_BYTES
 from runtime.errors import CleaveError
 
 Floats = NDArray[np.float64]
 
+ALIKE_BYTES = 2**16
+"""Messages up to this size take as long there as back."""
 SMALL_BYTES = 64
 """Up to this size a message's time is its latency."""
 ROUNDS = 3
 """Of bandwidth and latency in turn, each without the other's part."""
 SCALE = 1e-9
 """Seconds a byte are fitted in nanoseconds, so that both columns are of one size."""
-SPREAD = 32
+SPREAD = 16
 """Sizes down to this part of the largest show the bandwidth."""
 SURELY = 1.5
 """A message is there after so many times what one of its size takes."""
@@ -229,7 +231,7 @@ def _path(pair: Pair, times: Mapping[Pair, Mapping[int, float]], local: bool, ow
 def _way(pair: Pair, times: Mapping[Pair, Mapping[int, float]]) -> dict[int, float]:
     """Size → seconds one way; of small messages the mean of there and back, which no clock has a part in."""
     there, back = times[pair], times.get((pair[1], pair[0]), {})
-    return {n: (t + back[n]) / 2 if n <= EAGER_BYTES and n in back else t for n, t in there.items()}
+    return {n: (t + back[n]) / 2 if n <= ALIKE_BYTES and n in back else t for n, t in there.items()}
 
 
 def _overhead(size: int, own: Floats, other: Floats) -> float:

@@ -32,8 +32,6 @@ TICK_S, TICKS = 1e-15, 1e15
 LONGEST_S = 9000.0
 """Frames that take longer together cannot be counted in ticks; they are not simulated."""
 UNCOUNTABLE = -1.0
-EAGER_BYTES = 65536
-"""Open MPI's TCP transport sends messages up to this size without asking the receiver."""
 SEND, LEAVE, ENTER = range(3)
 """Tasks of a message, one after the other: it is handed over, on the sender's link, on the receiver's."""
 STAGES = 3
@@ -226,7 +224,7 @@ def stream(
     """
     if not _countable(out, frames):
         return UNCOUNTABLE
-    n = _link_frames(g, s, m, out, w, build(g, s, m, c, out, w))
+    n = _link_frames(g, s, m, c, out, w, build(g, s, m, c, out, w))
     ended = events.simulate(w.tasks, n, frames, PLAIN, w.state)
     first = last = np.int64(0)
     for k in range(ended):
@@ -238,7 +236,7 @@ def stream(
 
 
 @inlined
-def _link_frames(g: GraphArrays, s: Shards, m: Messages, out: Ledger, w: Stage, n: int) -> int:
+def _link_frames(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Stage, n: int) -> int:
     """Tie frames to the ones before: a device's program ends in a task more; returns how many tasks there are."""
     t, sent = w.tasks, m.out_ptr[s.ptr[len(g.size)]]
     for task in range(n):
@@ -251,13 +249,15 @@ def _link_frames(g: GraphArrays, s: Shards, m: Messages, out: Ledger, w: Stage, 
     for device in range(len(w.last)):
         if w.last[device] >= 0:
             t.to[2 * w.last[device]] = n
-            edge = _end_of_program(m, out, w, device, sent, n, edge)
+            edge = _end_of_program(s, m, c, out, w, device, sent, n, edge)
             n += 1
     return n
 
 
 @inlined
-def _end_of_program(m: Messages, out: Ledger, w: Stage, device: int, sent: int, task: int, edge: int) -> int:
+def _end_of_program(
+    s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Stage, device: int, sent: int, task: int, edge: int
+) -> int:
     """The task that ends a device's frame, and what it lets go on; returns the number of edges so far."""
     t = w.tasks
     t.duration[task], t.resource[task], t.lag[task] = 0, -1, -1
@@ -268,7 +268,7 @@ def _end_of_program(m: Messages, out: Ledger, w: Stage, device: int, sent: int, 
     t.needs[2, w.begin[device]] += 1
     edge += 1
     for message in range(sent):
-        if m.device[message] == device and out.size[message] > EAGER_BYTES:
+        if m.device[message] == device and out.size[message] > c.eager[s.device[m.shard[message]], device]:
             leave = w.handed[message] + LEAVE
             t.to[edge], t.distance[edge] = leave, 2
             t.needs[2, leave] += 1

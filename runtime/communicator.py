@@ -22,6 +22,14 @@ SHORTEST_S, LONGEST_S = 20e-6, 1e-3
 """... within these bounds. At 1 ms a waiting rank takes 1 to 2 % of a core."""
 
 
+EAGER_BYTES = 2**20
+"""Messages to another host up to this size are sent at once. A larger one asks its receiver first, who may be asleep,
+and so may the sender when the answer comes: up to a millisecond each. Open MPI's own figure is 2**16; with that
+ShuffleNet split by channels over four hosts (1 Gbit/s) takes 86 ms a frame instead of 76, in up to 0.7 MB less."""
+LOCAL_EAGER_BYTES = 2**16
+"""The same within a host, for predictions; the transport does what it does."""
+
+
 class Request(Protocol):
     """A message that is made ready once, and goes its way once a frame."""
 

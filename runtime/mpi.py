@@ -74,8 +74,10 @@ class MpiCommunicator:
         return MpiRequest(self._world.Recv_init([data, MPI.BYTE], source, tag), data.size)
 
     def sender(self, array: np.ndarray, dest: int, tag: int) -> MpiRequest:
-        """A message with what is in ``array`` when it starts."""
-        return MpiRequest(self._world.Send_init([as_bytes(array), MPI.BYTE], dest, tag))
+        """A message with what is in ``array`` when it starts. It is through when the receiver has asked for it (a
+        synchronous send): a rank with little to do would else fill another's memory with frames to come.
+        """
+        return MpiRequest(self._world.Ssend_init([as_bytes(array), MPI.BYTE], dest, tag))
 
     def arrive(self) -> MpiRequest:
         """Say that this rank is here; started already, and done when every rank has said so."""

@@ -25,8 +25,8 @@ from runtime.plan import Box, Buffer, Plan, RankPlan, Recv, Send, Step
 from runtime.trace import Span, Trace
 from runtime.transfers import Transfer, transfers
 
-SMALL = (4, 16, 64, 1024, 4096, 16384, 49152, 81920, 131072, 262144)
-"""Bytes of messages that are tried often: to the largest that goes unasked (``simulation.EAGER_BYTES``), and past."""
+SMALL = (4, 16, 64, 1024, 4096, 16384, 65536, 262144, 917504, 1179648)
+"""Bytes of messages that are tried often: to the largest that goes unasked (``EAGER_BYTES``), and past."""
 ALONE = 4
 """So many of them are tried before there are several at once."""
 LARGE = (2**20, 2**22, 2**25)

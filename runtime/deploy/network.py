@@ -11,7 +11,7 @@ from typing import Any
 from runtime.deploy.connect import Connection
 from runtime.deploy.keys import entry
 from runtime.deploy.target import DeployError
-from runtime.launch import Mpirun
+from runtime.launch import NETWORK, Mpirun
 from runtime.plan import Plan
 
 COMMON = (
@@ -87,7 +87,7 @@ def command(mpirun: Mpirun, head: Site, sites: Sequence[Site], rankfile: str, ra
     found = list(dict.fromkeys(network for site in sites for network in site.networks))
     words = [mpirun.path, "-n", str(ranks), "--hostfile", f"{head.root}/hostfile"]
     words += mpirun.place(f"{head.root}/rankfile", rankfile) + (["--allow-run-as-root"] if head.root_user else [])
-    words += ["--mca", "pml", "ob1"]
+    words += NETWORK
     if mpirun.version >= (5, 0):
         agent, daemons = "ssh", "--prtemca"
         interface = "prte_if_include"

@@ -95,7 +95,8 @@ Request Communicator::receive(char* data, size_t bytes, int source, int tag) {
 
 Request Communicator::send(const char* data, size_t bytes, int dest, int tag) {
     MPI_Request request;
-    check(MPI_Isend(data, count(bytes), MPI_BYTE, dest, tag, MPI_COMM_WORLD, &request));
+    // Synchronous: a rank with little to do would else fill another's memory with frames to come.
+    check(MPI_Issend(data, count(bytes), MPI_BYTE, dest, tag, MPI_COMM_WORLD, &request));
     return {request, 0};
 }
 

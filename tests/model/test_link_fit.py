@@ -11,7 +11,7 @@ from model.link_costs import BOTH, BURST, LATE, TWO, WAY, Estimate, LinkSample
 from model.link_fit import fit
 from runtime.errors import CleaveError
 
-SIZES = (4, 16, 64, 1024, 4096, 16384, 49152, 81920, 131072, 262144, 2**20, 2**22, 2**25)
+SIZES = (4, 16, 64, 1024, 4096, 16384, 65536, 262144, 917504, 2**20, 1179648, 2**22, 2**25)
 COUNT = 16
 TYPES = {"a_cpu0": "small", "b_cpu0": "small", "c_cpu0": "small"}
 

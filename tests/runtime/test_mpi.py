@@ -90,6 +90,26 @@ if c.rank:
     print("seen", seen)
 """
 
+UNASKED = """
+import sys; sys.path.insert(0, sys.argv[1])
+import time
+import numpy as np
+from runtime.communicator import wait
+from runtime.mpi import MpiCommunicator
+c = MpiCommunicator()
+a = np.full(10, c.rank, np.float32)
+request = c.receiver(a, 0, 0) if c.rank else c.sender(a, 1, 0)
+if c.rank == 0:
+    request.start()
+    until = time.monotonic() + 0.3
+    gone = any(request.test() for _ in iter(lambda: time.monotonic() < until, False))
+c.barrier()
+if c.rank:
+    request.start()
+wait(request.test)
+print("gone" if c.rank == 0 and gone else "kept" if (a == 0).all() else "wrong")
+"""
+
 
 def ranks(count: int, program: str, folder: Path, tcp: bool = False) -> str:
     (folder / "program.py").write_text(program)
@@ -117,6 +137,13 @@ def test_a_message_that_has_come_is_seen_at_the_first_look(tmp_path: Path, tcp: 
     said = ranks(2, ONE_LOOK, tmp_path, tcp).split()
     assert said[0] == "seen"
     assert int(said[1]) > 15, "all of 20, but for a busy machine"
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("tcp", [False, True])
+def test_a_rank_does_not_get_rid_of_messages_that_nobody_is_ready_for(tmp_path: Path, tcp: bool) -> None:
+    """Else the one that is to read them would have to keep all that a faster one sends in a long stream."""
+    assert ranks(2, UNASKED, tmp_path, tcp).split() == ["kept", "kept"]
 
 
 @pytest.mark.mpi
