@@ -17,7 +17,8 @@ import numpy as np
 SPIN_S = 100e-6
 """A wait polls without a pause for this long: most messages of a well balanced plan arrive by then."""
 SHARE = 1 / 32
-"""After that it sleeps for this share of the time waited so far, so an arrival is noticed at most 3 % late ..."""
+"""After that it sleeps for this share of how far it is from the time that the last such wait took: what comes when it
+came last is noticed at once, and what does not, later by 3 % of the difference at most ..."""
 SHORTEST_S, LONGEST_S = 20e-6, 1e-3
 """... within these bounds. At 1 ms a waiting rank takes 1 to 2 % of a core."""
 
@@ -72,13 +73,18 @@ class Communicator(Protocol):
         """End every rank; ``message`` is one line that says why."""
 
 
-def wait(test: Callable[[], bool]) -> None:
-    """Return once ``test()`` is true: poll briefly, then sleep a little longer each time."""
-    begin = time.perf_counter()
+def wait(test: Callable[[], bool], last_s: float = 0.0) -> float:
+    """Return once ``test()`` is true: poll briefly, then sleep, and the shorter the nearer that is thought to be.
+
+    last_s: what this has returned of the last such wait, a frame ago; 0: nothing is known of it
+    Returns the seconds until ``test()`` was last false.
+    """
+    begin, waited = time.perf_counter(), 0.0
     while not test():
         waited = time.perf_counter() - begin
         if waited > SPIN_S:
-            time.sleep(min(max(waited * SHARE, SHORTEST_S), LONGEST_S))
+            time.sleep(min(max(abs(waited - last_s) * SHARE, SHORTEST_S), LONGEST_S))
+    return waited
 
 
 def as_bytes(array: np.ndarray) -> np.ndarray:

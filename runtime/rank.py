@@ -183,7 +183,7 @@ class Receive:
     """A message to this rank, once a frame."""
 
     def __init__(self, rank: Rank, name: str, buffer: np.ndarray, source: int, tag: int) -> None:
-        self._rank, self.name, self._posted = rank, name, False
+        self._rank, self.name, self._posted, self._waited_s = rank, name, False, 0.0
         self._about = (source, tag, buffer.nbytes)
         self._request = rank.communicator.receiver(buffer, source, tag)
 
@@ -197,7 +197,7 @@ class Receive:
         """Return when the buffer is filled."""
         self.post()
         with self._rank.doing(WAIT, self.name, *self._about):
-            wait(self._request.test)
+            self._waited_s = wait(self._request.test, self._waited_s)
         self._posted = False
 
 

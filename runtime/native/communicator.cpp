@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <climits>
+#include <cmath>
 #include <stdexcept>
 
 // The same figures, for the same reasons, as in communicator.py and mpi.py of the Python programs.
@@ -31,14 +32,16 @@ static int count(size_t bytes) {
 }
 
 template <typename Test>
-static void wait_for(Test test) {
+static double wait_for(Test test, double last_s) {
     const double begin = now_s();
+    double waited = 0;
     while (!test()) {
-        const double waited = now_s() - begin;
+        waited = now_s() - begin;
         if (waited > SPIN_S)
-            std::this_thread::sleep_for(
-                std::chrono::duration<double>(std::min(std::max(waited * SHARE, SHORTEST_S), LONGEST_S)));
+            std::this_thread::sleep_for(std::chrono::duration<double>(
+                std::min(std::max(std::abs(waited - last_s) * SHARE, SHORTEST_S), LONGEST_S)));
     }
+    return waited;
 }
 
 bool Request::test() {
@@ -54,8 +57,8 @@ bool Request::test() {
     return true;
 }
 
-void Request::wait() {
-    wait_for([this] { return test(); });
+double Request::wait(double last_s) {
+    return wait_for([this] { return test(); }, last_s);
 }
 
 Communicator::Communicator() {

@@ -17,7 +17,9 @@ class Request {
 public:
     Request() = default;
     Request(MPI_Request request, size_t expected) : request_(request), expected_(expected) {}
-    void wait();  // until it has arrived, or has left; poll briefly, then sleep a little longer each time
+    // Until it has arrived, or has left: poll briefly, then sleep, and the shorter the nearer that is thought to be.
+    // last_s: what this has returned of the last such wait; returns the seconds until it was last not so.
+    double wait(double last_s = 0);
 
 private:
     bool test();

@@ -28,7 +28,8 @@ void Receive::post() {
 
 void Receive::wait() {
     post();
-    rank_.doing(WAIT, buffer.name, [this] { request_.wait(); }, {source_, tag_, buffer.bytes()});
+    auto arrive = [this] { waited_s_ = request_.wait(waited_s_); };
+    rank_.doing(WAIT, buffer.name, arrive, {source_, tag_, buffer.bytes()});
     posted_ = false;
 }
 

@@ -70,6 +70,7 @@ private:
     Rank& rank_;
     int source_, tag_;
     bool posted_ = false;
+    double waited_s_ = 0;
     Request request_;
 };
 

@@ -27,10 +27,11 @@ from runtime.trace import Trace
 
 BLOCKING = '''
 
-def wait(test):
+def wait(test, last_s=0.0):
     """MPI's own."""
     request = test.__self__
     getattr(request, "_request", request).Wait()
+    return 0.0
 '''
 POLICIES = {"ours": "", "polling": '\nSPIN_S = float("inf")\n', "MPI's wait": BLOCKING}
 """What is added at the end of a bundle's ``runtime/communicator.py``."""
