@@ -1,10 +1,13 @@
 """How ranks talk: what a communicator offers, and how to wait without taking a core from a neighbour.
 
 What that costs and saves, two ranks on two cores of which one computes while the other waits, against polling without
-a pause, in one run (``python -m tests.bench.waiting``): DenseNet-121, 50 ms a frame: latency x 0.98, processor time of
-both ranks x 0.68; SqueezeNet, 5 ms: x 0.97 and x 0.68. MPI's own wait polls, too: latency x 0.99 and x 1.00, processor
-time x 0.98 and x 0.99. So sleeping costs no latency that could be measured. Processor time beyond the latency, which
-one rank or the other always computes, is 6 % of a wait of 23 ms and 20 % of one of 2.5 ms, instead of all of it.
+a pause, in one run (``python -m tests.bench.waiting``): DenseNet-121, 55 ms a frame: latency x 0.98, processor time of
+both ranks x 0.71; SqueezeNet, 5 ms: x 1.02 and x 0.82. MPI's own wait polls, too: latency x 1.02 and x 1.00, processor
+time x 1.01 and x 1.00. So sleeping costs no latency that could be measured. Processor time beyond the latency, which
+one rank or the other always computes, is 11 % of a wait of 25 ms and half of one of 2.7 ms, instead of all of it.
+
+Sleeping by the time waited so far, without a thought of the wait a frame ago, took 0.8 to 2.7 % longer a frame than
+this and 1 to 5 % more processor time (the same two networks and AlexNet).
 """
 
 from __future__ import annotations

@@ -20,7 +20,12 @@ TRUNK = "trunk"
 QUEUE_MS = 20
 """A packet that would wait longer is dropped."""
 BURST_S, BURST_BYTES = 1e-3, 32_768
-"""What may leave at once: what the link carries in a millisecond, and at least some full packets."""
+"""What a link that was held up may make up for: what it carries in a millisecond, and at least some packets."""
+PEAK = 1.25
+"""So much faster than its rate a link is meanwhile. Without it the first 0.1 MB of a message would take no time at all,
+and one of 64 kB over 1 Gbit/s 0.1 ms instead of 0.5."""
+PACKETS_S, PACKETS_BYTES = 128e-6, (4000, 16_000)
+"""What a host hands to its link in one piece: what that carries in so long, within these bounds; else it is 64 kB."""
 
 
 def switch(testbed: Testbed, switch_pid: int) -> list[Command]:
@@ -45,6 +50,16 @@ def host(testbed: Testbed, host: HostSpec, host_pid: int, switch_pid: int) -> li
         [*there, "ip", "link", "add", "name", end, "type", "veth", "peer", "name", INTERFACE, "netns", str(host_pid)],
         [*there, "tc", "qdisc", "add", "dev", end, "root", *limit],
         [*inside, "tc", "qdisc", "add", "dev", INTERFACE, "root", *limit],
+        [
+            *inside,
+            "ip",
+            "link",
+            "set",
+            "dev",
+            INTERFACE,
+            "gso_max_size",
+            str(packets_bytes(host.bandwidth_bytes_per_s)),
+        ],
         [*inside, "ip", "address", "add", f"{testbed.address(host.name)}/24", "dev", INTERFACE],
         [*inside, "ip", "link", "set", "dev", INTERFACE, "up"],
         [*there, "ip", "link", "set", "dev", end, "master", BRIDGE, "up"],
@@ -69,5 +84,12 @@ def within(pid: int) -> Command:
 
 def tbf(bytes_per_s: float) -> list[str]:
     """A queueing discipline that lets through no more than that."""
-    burst = max(BURST_BYTES, int(bytes_per_s * BURST_S))
-    return ["tbf", "rate", f"{bytes_per_s * 8:.0f}bit", "burst", f"{burst}b", "latency", f"{QUEUE_MS}ms"]
+    burst, most = max(BURST_BYTES, int(bytes_per_s * BURST_S)), packets_bytes(bytes_per_s) + 1000  # and headers
+    peak = ["peakrate", f"{PEAK * bytes_per_s * 8:.0f}bit", "mtu", str(most)]
+    return ["tbf", "rate", f"{bytes_per_s * 8:.0f}bit", "burst", f"{burst}b", "latency", f"{QUEUE_MS}ms", *peak]
+
+
+def packets_bytes(bytes_per_s: float) -> int:
+    """The largest piece that a host hands to a link at once."""
+    least, most = PACKETS_BYTES
+    return min(max(int(bytes_per_s * PACKETS_S), least), most)

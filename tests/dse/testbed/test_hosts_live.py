@@ -52,6 +52,28 @@ until = time.monotonic() + 0.7
 while time.monotonic() < until: connection.sendall(block)
 """
 
+ANSWER = """
+import socket
+with socket.create_server(("", 5002)) as server:
+    print("listening", flush=True)
+    connection, left = server.accept()[0], 20 << 17
+    while left:
+        left -= len(connection.recv(min(left, 1 << 17)))
+        if left % (1 << 17) == 0: connection.sendall(b"x")
+"""
+ASK = """
+import socket, sys, time
+connection, block, times = socket.create_connection((sys.argv[1], 5002)), bytes(1 << 17), []
+for _ in range(20):
+    time.sleep(0.01)
+    begin = time.monotonic()
+    connection.sendall(block)
+    connection.recv(1)
+    times.append(time.monotonic() - begin)
+print(min(times))
+"""
+"""Seconds in which 128 KiB go over and an answer comes back, the least."""
+
 
 @pytest.fixture(scope="module")
 def uneven(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -177,6 +199,14 @@ def test_a_link_carries_what_the_spec_says_both_ways(uneven: Cluster, giver: str
     wanted = megabits * 125e3
     found = best(lambda: transfer(uneven, giver, taker), wanted, within=0.15)
     assert found == pytest.approx(wanted, rel=0.15)
+
+
+def test_a_short_message_takes_as_long_as_its_bytes_do(uneven: Cluster) -> None:
+    """And no less because nothing was sent before it."""
+    with uneven.start("small", python(ANSWER)) as answering:
+        assert answering.stdout is not None
+        assert answering.stdout.readline() == "listening\n"
+        assert float(uneven.said("whole", python(ASK, "small"))) > 0.8 * 2**17 / 125e6
 
 
 @pytest.mark.parametrize(("host", "share"), [("whole", 0.45), ("quarter", 0.1125)])
