@@ -6,8 +6,8 @@ both ranks x 0.71; SqueezeNet, 5 ms: x 1.02 and x 0.82. MPI's own wait polls, to
 time x 1.01 and x 1.00. So sleeping costs no latency that could be measured. Processor time beyond the latency, which
 one rank or the other always computes, is 11 % of a wait of 25 ms and half of one of 2.7 ms, instead of all of it.
 
-Sleeping by the time waited so far, without a thought of the wait a frame ago, took 0.8 to 2.7 % longer a frame than
-this and 1 to 5 % more processor time (the same two networks and AlexNet).
+Sleeping by the time waited so far, without a thought of the wait a frame ago, took 0.9 to 2.7 % longer a frame than
+this and 1.5 to 5 % more processor time (the same two networks and AlexNet).
 """
 
 from __future__ import annotations

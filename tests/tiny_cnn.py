@@ -135,8 +135,11 @@ def branches(opset: int = OPSET, ir: int = IR) -> ModelProto:
 
 
 def _runs(opset: int) -> bool:
+    """Quantisation is what a release that has begun with an opset knows last."""
+    nodes = [node("QuantizeLinear", ["x", "scale"], ["q"]), node("DequantizeLinear", ["q", "scale"], ["y"])]
+    model = network(nodes, {"x": (1,)}, ["y"], {"scale": np.ones((), np.float32)}, opset)
     try:
-        run_whole(network([node("Relu", ["x"], ["y"])], {"x": (1,)}, ["y"], opset=opset), {"x": np.ones(1, np.float32)})
+        run_whole(model, {"x": np.ones(1, np.float32)})
     except Exception:  # ONNX Runtime's errors have no common class
         return False
     return True
@@ -308,4 +311,4 @@ def assert_cut_exactly(graph: Graph, mapping: Mapping, devices: int, positive: b
 
 
 NEWEST = next(opset for opset in range(onnx.defs.onnx_opset_version(), 0, -1) if _runs(opset))
-"""The last opset that ONNX Runtime knows; onnx itself is some months ahead."""
+"""The last opset that ONNX Runtime knows all of; onnx itself is some months ahead."""
