@@ -13,7 +13,7 @@ from model.arrays import GraphArrays
 from model.graph import Graph, Layer
 from model.platform import Device, Host, Platform
 from model.signature import edge_name, signature, signatures
-from runtime.communicator import EAGER_BYTES, LOCAL_EAGER_BYTES
+from runtime.communicator import EAGER_BYTES
 from runtime.errors import CleaveError
 
 Floats = NDArray[np.float64]
@@ -24,6 +24,9 @@ GAIN, JOIN = 0, 1
 """Columns of ``CostArrays.beside``."""
 ACTIVE, BUFFER, RANK, SESSION, TWICE, PASS = range(6)
 """Columns of ``CostArrays.memory``."""
+
+LOCAL_EAGER_BYTES = 2**16
+"""What ``EAGER_BYTES`` is between hosts, within one."""
 
 
 class CostArrays(NamedTuple):

@@ -3,11 +3,11 @@
 What that costs and saves, two ranks on two cores of which one computes while the other waits, against polling without
 a pause, in one run (``python -m tests.bench.waiting``): DenseNet-121, 55 ms a frame: latency x 0.98, processor time of
 both ranks x 0.71; SqueezeNet, 5 ms: x 1.02 and x 0.82. MPI's own wait polls, too: latency x 1.02 and x 1.00, processor
-time x 1.01 and x 1.00. So sleeping costs no latency that could be measured. Processor time beyond the latency, which
+time x 1.01 and x 1.00. So sleeping costs 2 % of a short frame, 3 in another run. Processor time beyond the latency, which
 one rank or the other always computes, is 11 % of a wait of 25 ms and half of one of 2.7 ms, instead of all of it.
 
-Sleeping by the time waited so far, without a thought of the wait a frame ago, took 0.9 to 2.7 % longer a frame than
-this and 1.5 to 5 % more processor time (the same two networks and AlexNet).
+Sleeping by the time waited so far, without a thought of the wait a frame ago (*forgetful* there), took 0.9 to 2.7 % longer
+a frame than this and up to 5 % more processor time (the same two networks and AlexNet, four runs).
 """
 
 from __future__ import annotations
@@ -24,14 +24,10 @@ SHARE = 1 / 32
 came last is noticed at once, and what does not, later by 3 % of the difference at most ..."""
 SHORTEST_S, LONGEST_S = 20e-6, 1e-3
 """... within these bounds. At 1 ms a waiting rank takes 1 to 2 % of a core."""
-
-
 EAGER_BYTES = 2**20
 """Messages to another host up to this size are sent at once. A larger one asks its receiver first, who may be asleep,
 and so may the sender when the answer comes: up to a millisecond each. Open MPI's own figure is 2**16; with that
 ShuffleNet split by channels over four hosts (1 Gbit/s) takes 86 ms a frame instead of 76, in up to 0.7 MB less."""
-LOCAL_EAGER_BYTES = 2**16
-"""The same within a host, for predictions; the transport does what it does."""
 
 
 class Request(Protocol):

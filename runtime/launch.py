@@ -18,7 +18,6 @@ from typing import IO
 import psutil
 
 from runtime import compiling
-from runtime.communicator import EAGER_BYTES
 from runtime.errors import CleaveError
 from runtime.options import Options
 from runtime.plan import Plan
@@ -68,10 +67,6 @@ QUIET = {
 says nothing."""
 
 
-NETWORK = ["--mca", "pml", "ob1", "--mca", "btl_tcp_eager_limit", str(EAGER_BYTES + 256)]
-"""How ranks of several hosts talk. With a message's own bytes goes what it is."""
-
-
 @dataclass(frozen=True)
 class Mpirun:
     """An Open MPI launcher; ``version`` is ``(5, 0)``."""
@@ -107,7 +102,7 @@ class Mpirun:
     def there(self, ranks: int, hostfile: Path, rankfile: Path) -> list[str]:
         """The command up to the program, for ranks on the hosts and cores of the bundle's files."""
         place = self.place(str(rankfile), rankfile.read_text(encoding="utf-8"))
-        return [self.path, "-n", str(ranks), "--hostfile", str(hostfile), *place, *self._root(), *NETWORK]
+        return [self.path, "-n", str(ranks), "--hostfile", str(hostfile), *place, *self._root()]
 
     def place(self, rankfile: str, text: str) -> list[str]:
         """The words that put ranks on the hosts and cores of a rankfile, which holds ``text``."""

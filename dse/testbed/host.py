@@ -7,13 +7,13 @@ nothing of other hosts.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from shutil import which
 
 from dse.testbed import ticks
 from dse.testbed.state import PORT, ROOT, USER, Testbed
-from dse.testbed.ticks import READY
 
 HOME = ROOT / "home"
 """Of USER, on every host."""
@@ -50,19 +50,14 @@ def start(groups: list[Path], place: Path, cores: tuple[int, ...]) -> list[str]:
 
 def start_switch(groups: list[Path]) -> list[str]:
     """The command that becomes the switch: nothing runs in it, it is a namespace only."""
-    script = f"echo {READY}; exec sleep infinity >/dev/null"
+    script = f"echo {ticks.READY}; exec sleep infinity >/dev/null"
     return ["sh", "-c", f"{JOIN}; exec unshare --net sh -c '{script}'", "sh", *map(str, groups)]
 
 
 def start_ticks(groups: list[Path], cores: list[int]) -> list[str]:
     """The command that becomes the ticks of some cores."""
-    return [
-        "sh",
-        "-c",
-        f'{JOIN}; exec "$0" {ticks.__file__} {" ".join(map(str, cores))}',
-        sys.executable,
-        *map(str, groups),
-    ]
+    program = shlex.join([sys.executable, ticks.__file__, *map(str, cores)])
+    return ["sh", "-c", f"{JOIN}; exec {program}", "sh", *map(str, groups)]
 
 
 def hosts_table(testbed: Testbed) -> str:
@@ -114,7 +109,7 @@ mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 {_private_tmp()}
 hostname {host}
 ip link set dev lo up
-echo {READY}
+echo {ticks.READY}
 exec >> {ROOT}/log 2>&1
 cd /
 /usr/bin/env -i PATH="$PATH" {sshd()} -D -e -f {ROOT}/sshd_config &

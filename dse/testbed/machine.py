@@ -13,8 +13,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from dse.testbed import host as inside
-from dse.testbed import limits
+from dse.testbed import limits, ticks
 from dse.testbed.limits import Hierarchy, Write
 from dse.testbed.state import PORT, TAG
 from runtime.errors import CleaveError
@@ -49,7 +48,7 @@ def start(command: list[str], place: Path) -> int:
         )
     assert process.stdout is not None
     with process.stdout as said:
-        ready = select.select([said], [], [], PATIENCE_S)[0] and said.readline().decode().strip() == inside.READY
+        ready = select.select([said], [], [], PATIENCE_S)[0] and said.readline().decode().strip() == ticks.READY
     if not ready:
         process.kill()
         raise CleaveError(f"'{place.name}' did not start: {last_line(log)}")

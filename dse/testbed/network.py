@@ -46,22 +46,13 @@ def host(testbed: Testbed, host: HostSpec, host_pid: int, switch_pid: int) -> li
     """The cable of one host, limited in both directions."""
     there, inside = within(switch_pid), within(host_pid)
     end, limit = port(testbed, host.name), tbf(host.bandwidth_bytes_per_s)
+    piece = str(packets_bytes(host.bandwidth_bytes_per_s))
     return [
         [*there, "ip", "link", "add", "name", end, "type", "veth", "peer", "name", INTERFACE, "netns", str(host_pid)],
         [*there, "tc", "qdisc", "add", "dev", end, "root", *limit],
         [*inside, "tc", "qdisc", "add", "dev", INTERFACE, "root", *limit],
-        [
-            *inside,
-            "ip",
-            "link",
-            "set",
-            "dev",
-            INTERFACE,
-            "gso_max_size",
-            str(packets_bytes(host.bandwidth_bytes_per_s)),
-        ],
         [*inside, "ip", "address", "add", f"{testbed.address(host.name)}/24", "dev", INTERFACE],
-        [*inside, "ip", "link", "set", "dev", INTERFACE, "up"],
+        [*inside, "ip", "link", "set", "dev", INTERFACE, "gso_max_size", piece, "up"],
         [*there, "ip", "link", "set", "dev", end, "master", BRIDGE, "up"],
     ]
 

@@ -8,11 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from runtime.communicator import EAGER_BYTES
 from runtime.deploy.connect import Connection
 from runtime.deploy.keys import entry
 from runtime.deploy.target import DeployError
-from runtime.launch import NETWORK, Mpirun
+from runtime.launch import Mpirun
 from runtime.plan import Plan
+
+TRANSPORT = ("--mca", "pml", "ob1", "--mca", "btl_tcp_eager_limit", str(EAGER_BYTES + 256))
+"""Of messages. With a message's own bytes goes what it is."""
 
 COMMON = (
     "StrictHostKeyChecking yes",
@@ -87,7 +91,7 @@ def command(mpirun: Mpirun, head: Site, sites: Sequence[Site], rankfile: str, ra
     found = list(dict.fromkeys(network for site in sites for network in site.networks))
     words = [mpirun.path, "-n", str(ranks), "--hostfile", f"{head.root}/hostfile"]
     words += mpirun.place(f"{head.root}/rankfile", rankfile) + (["--allow-run-as-root"] if head.root_user else [])
-    words += NETWORK
+    words += TRANSPORT
     if mpirun.version >= (5, 0):
         agent, daemons = "ssh", "--prtemca"
         interface = "prte_if_include"
