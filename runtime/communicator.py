@@ -3,11 +3,11 @@
 What that costs and saves, two ranks on two cores of which one computes while the other waits, against polling without
 a pause, in one run (``python -m tests.bench.waiting``): DenseNet-121, 55 ms a frame: latency x 0.98, processor time of
 both ranks x 0.71; SqueezeNet, 5 ms: x 1.02 and x 0.82. MPI's own wait polls, too: latency x 1.02 and x 1.00, processor
-time x 1.01 and x 1.00. So sleeping costs 2 % of a short frame, 3 in another run. Processor time beyond the latency, which
-one rank or the other always computes, is 11 % of a wait of 25 ms and half of one of 2.7 ms, instead of all of it.
+time x 1.01 and x 1.00. So sleeping costs 2 % of a short frame, 3 in another run. Processor time beyond the latency,
+which one rank or the other always computes, is 11 % of a wait of 25 ms and half of one of 2.7 ms, instead of all of it.
 
-Sleeping by the time waited so far, without a thought of the wait a frame ago (*forgetful* there), took 0.9 to 2.7 % longer
-a frame than this and up to 5 % more processor time (the same two networks and AlexNet, four runs).
+Sleeping by the time waited so far, without a thought of the wait a frame ago (*forgetful* there), took 0.9 to 2.7 %
+longer a frame than this and up to 5 % more processor time (the same two networks and AlexNet, four runs).
 """
 
 from __future__ import annotations
