@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ THESIS = {
 """Mean error and Spearman of the thesis' tables 3 and 6: AlexNet, VGG-16, DenseNet-121."""
 OF = ("latency", "period", "memory", "busy")
 MODELS = ("simulated", "analytical", "thesis")
+TIMES = ("latency", "period", "busy")
 MEASURED = "measured"
 WORST = 5
 
@@ -30,7 +32,8 @@ WORST = 5
 class Row:
     """One mapping. Seconds and bytes, by model; busy: computing, of all ranks together; memory: the largest rank's,
     without frames that only the measurement keeps; load: of the machine, the mean of a minute, before it was measured;
-    mapping: as ``front.json`` has it; turn: how often it had been measured before."""
+    mapping: as ``front.json`` has it; turn: how often it had been measured before; pace: seconds of a frame of the
+    whole network on the platform's first device just before, not a number where nobody looked."""
 
     network: str
     way: str
@@ -55,6 +58,7 @@ class Row:
     load: float
     mapping: str
     turn: int
+    pace: float = float("nan")
 
 
 def together(rows: Sequence[Row]) -> list[Row]:
@@ -69,26 +73,48 @@ def _medians(turns: Sequence[Row]) -> dict[str, float]:
     return {f"{MEASURED}_{of}": float(np.median(column(turns, MEASURED, of))) for of in OF}
 
 
+def level_paced(rows: Sequence[Row]) -> list[Row]:
+    """What rows would have measured, had the machine always been as fast as in the middle of all; those with a pace.
+
+    A machine that is shared, or that becomes hot, runs whatever it runs faster at one time than at another.
+    """
+    paced = [r for r in rows if not math.isnan(r.pace)]
+    usual = {n: float(np.median([r.pace for r in paced if r.network == n])) for n in {r.network for r in paced}}
+    return [_at(r, r.pace / usual[r.network]) for r in paced]
+
+
+def _at(r: Row, slower: float) -> Row:
+    return replace(r, **{f"{MEASURED}_{of}": getattr(r, f"{MEASURED}_{of}") / slower for of in TIMES})
+
+
 def table(rows: Sequence[Row]) -> Iterator[str]:
     """A line for each network and model, one for each way of mapping; then the thesis' own.
 
     Where mappings were measured more than once, also how far the first turn is off the others: nothing can predict
-    the first turn much better.
+    the first turn much better. Where the machine's pace was looked at, also the simulator against what would have been
+    measured at one pace.
     """
     heads = " ".join(f"{of + ' error':>14} {'Spearman':>8}" for of in OF)
     yield f"{'network':16} {'mappings':>8}  {'model':10} {heads}"
-    several = [r for r in rows if r.way != ALONE]
-    groups = {name: [r for r in several if r.network == name] for name in dict.fromkeys(r.network for r in rows)}
-    groups |= {f"all, {way}": [r for r in rows if r.way == way] for way in (*WAYS, ALONE)}
-    for name, every in groups.items():
+    level = _groups(level_paced(rows))
+    for name, every in _groups(rows).items():
         mine, (first, others) = together(every), _first_and_others(every)
         for model in MODELS if mine else ():
-            yield _line(name, model, mine, mine)
+            yield _line(name, model, model, mine, mine)
+        if mine and level.get(name):
+            yield _line(name, "one pace", MODELS[0], together(level[name]), together(level[name]))
         if others:
-            yield _line(name, "one turn", first, others)
+            yield _line(name, "one turn", MEASURED, first, others)
     for k, name in enumerate(("AlexNet", "VGG-16", "DenseNet-121")):
         cells = " ".join(f"{THESIS[of][k][0]:14.0%} {THESIS[of][k][1]:8.2f}" if of in THESIS else " " * 23 for of in OF)
         yield f"{name:16} {12:8}  {'its tables':10} {cells}"
+
+
+def _groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Rows of several devices by network and by way, then those of one device."""
+    several = [r for r in rows if r.way != ALONE]
+    groups = {name: [r for r in several if r.network == name] for name in dict.fromkeys(r.network for r in rows)}
+    return groups | {f"all, {way}": [r for r in rows if r.way == way] for way in (*WAYS, ALONE)}
 
 
 def _first_and_others(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
@@ -98,9 +124,8 @@ def _first_and_others(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     return first, [others[r.network, r.number] for r in first]
 
 
-def _line(name: str, label: str, said: Sequence[Row], seen: Sequence[Row]) -> str:
+def _line(name: str, label: str, who: str, said: Sequence[Row], seen: Sequence[Row]) -> str:
     """What some rows hold of a model, or of a turn, against what was measured in others, one by one."""
-    who = label if label in MODELS else MEASURED
     cells = " ".join(_cell(column(said, who, of), column(seen, MEASURED, of)) for of in OF)
     return f"{name:16} {len(seen):8}  {label:10} {cells}"
 

@@ -1,7 +1,7 @@
 """Predictions against measurements: latency, period, memory and busy time of many mappings, predicted before they run.
 
     python -m tests.campaign.predictions --platform calibrated/local2.txt [--networks alexnet …] [--mappings 60]
-                                         [--ranks 2 4] [--turns 3] [--frames 20] [--out rows.csv]
+                                         [--ranks 2 4] [--turns 3] [--frames 20] [--pace] [--out rows.csv]
                                          [--plot FILE.png] [--measured rows.csv] [--unseen] [OPTION …]
 
 For each network so many mappings, in turn random (a device a layer), vertical (stretches of layers), hybrid (stretches,
@@ -12,7 +12,8 @@ Each becomes a bundle that ``dse bench`` runs, here or on hosts: what follows th
 model, the simulator and the thesis' equations (Eq. 4.7 to 4.10, one coefficient a kind of layer) the mean relative
 error and Spearman's rank correlation, the thesis' own figures, and what misses most. ``--out`` also resumes.
 ``--turns`` measures all mappings so often, one turn after the other, so that a machine that becomes slower does not
-favour those that come first; what counts is the median.
+favour those that come first; what counts is the median. ``--pace`` runs the network alone just before each mapping, and
+says what is left of the error when the machine's changes of speed are taken out.
 ``--measured`` takes mappings and measurements of an earlier call and predicts them anew, by another calibration, say.
 ``--unseen`` predicts each network by what the calibration measured of all other ones, from its ``samples.jsonl``.
 """
@@ -22,6 +23,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import os
 import sys
 import tempfile
@@ -46,7 +48,7 @@ from model.spending import COMPUTE, MEMORY
 from runtime.bench import WARMUP, bench
 from runtime.trace import Memory
 from tests.campaign.accuracy import MODELS, OF, Row, draw_plot, misses, table, together
-from tests.campaign.drawings import Drawing, alone
+from tests.campaign.drawings import ALONE, Drawing, alone
 from tests.command import done
 
 NETWORKS = ("alexnet", "vgg16", "densenet121", "resnet50", "shufflenet")
@@ -69,10 +71,13 @@ def measured(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int, access
 
 
 def row(
-    cnn: Cnn, platform: Platform, turn: int, number: int, way: str, mapping: Mapping, frames: int, access: list[str]
+    drawing: Drawing, platform: Platform, turn: int, number: int, asked: argparse.Namespace, access: list[str]
 ) -> Row:
     """Predict a mapping, run it, and put both beside each other."""
+    cnn, frames, (way, mapping) = drawing.cnn, asked.frames, drawing.mapping(number)
     said, load_1 = predicted(cnn, platform, mapping, frames), os.getloadavg()[0]
+    whole = Mapping.whole(cnn.graph, [0] * len(cnn.graph.layers))
+    pace = measured(cnn, platform, whole, frames, access)["median_s"] if asked.pace and way != ALONE else math.nan
     body = measured(cnn, platform, mapping, frames, access)
     peak = max(Memory(**rank["memory"]).without_input(rank["peak_bytes"]) for rank in body["ranks"])
     busy = sum(rank["compute_s"] for rank in body["ranks"])
@@ -84,6 +89,7 @@ def row(
         ranks=len(body["ranks"]),
         load=load_1,
         turn=turn,
+        pace=pace,
         mapping=json.dumps(compact(cnn.graph, mapping), separators=(",", ":")),
         **said,
         **seen,
@@ -127,7 +133,10 @@ def read(file: Path | None) -> list[Row]:
     if file is None or not file.exists():
         return []
     with file.open(newline="") as text:
-        return [Row(*(KINDS[f.type](line[f.name]) for f in fields(Row))) for line in csv.DictReader(text)]
+        return [
+            Row(**{f.name: KINDS[f.type](line[f.name]) for f in fields(Row) if f.name in line})
+            for line in csv.DictReader(text)
+        ]
 
 
 csv.field_size_limit(1 << 24)  # a mapping is long
@@ -154,6 +163,7 @@ def main() -> None:
     parser.add_argument("--ranks", nargs=2, type=int, default=[2, 4], metavar=("LEAST", "MOST"))
     parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("--frames", type=int, default=20)
+    parser.add_argument("--pace", action="store_true", help="the network alone before each mapping")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="all figures, as CSV; what is in it is not measured again")
     parser.add_argument("--measured", type=Path, help="rows of an earlier call, to predict again")
@@ -175,7 +185,7 @@ def main() -> None:
             drawings = {name: Drawing(cnn, platform, asked.ranks, asked.seed) for name, cnn in cnns.items()}
             known = {(r.network, r.turn, r.number) for r in rows}
             new = (
-                row(cnns[name], of[name], turn, number, *drawing.mapping(number), asked.frames, access)
+                row(drawing, of[name], turn, number, asked, access)
                 for turn in range(asked.turns)
                 for number in (*alone(platform), *range(asked.mappings))
                 for name, drawing in drawings.items()
