@@ -99,11 +99,6 @@ class Mpirun:
         words = [self.path, "-n", str(ranks), *place]
         return words + self._root() + ["--mca", "pml", "ob1", "--mca", "btl", self._shared_memory()]
 
-    def there(self, ranks: int, hostfile: Path, rankfile: Path) -> list[str]:
-        """The command up to the program, for ranks on the hosts and cores of the bundle's files."""
-        place = self.place(str(rankfile), rankfile.read_text(encoding="utf-8"))
-        return [self.path, "-n", str(ranks), "--hostfile", str(hostfile), *place, *self._root()]
-
     def place(self, rankfile: str, text: str) -> list[str]:
         """The words that put ranks on the hosts and cores of a rankfile, which holds ``text``."""
         if self.version >= (5, 0):  # the processor cores that feed a GPU may be another rank's as well

@@ -20,26 +20,35 @@ PREFIX = "cleave: "
 LAST_WORDS_S = 0.1
 """Between that line and the end of all ranks, so that mpirun has read it."""
 
+UNAIDED_BYTES = 2**16
+"""A message up to this size fits into the buffers of a socket and moves by itself while a segment runs."""
 POKE_S = 500e-6
 """Pause between two looks after messages while a segment runs. The transport moves what fits into a socket buffer
-each time, some 200 kB, so 0.5 ms keeps links of up to 3 Gbit/s busy and costs a few per cent of a core."""
-
+each time, some 200 kB, so 0.5 ms keeps links of up to 3 Gbit/s busy and costs a few per cent of a core: a tenth of what
+a host has that is given 45 % of one, which is why nobody looks where nothing large is under way."""
 
 PR_SET_TIMERSLACK = 29
 """Of Linux' prctl; in nanoseconds."""
 
 
 class MpiRequest:
-    """An MPI request. ``size_bytes``: that a message must have when it comes."""
+    """An MPI request.
 
-    def __init__(self, request: Any, size_bytes: int | None = None) -> None:
+    size_bytes: that a message must have when it comes; None: it is sent
+    moving:     where it is kept while it is under way, if it needs help
+    """
+
+    def __init__(self, request: Any, size_bytes: int | None = None, moving: set[MpiRequest] | None = None) -> None:
         self._request = request
         self._size_bytes = size_bytes
+        self._moving = moving
         self._status = MPI.Status()
 
     def start(self) -> None:
         """Of a persistent one."""
         self._request.Start()
+        if self._moving is not None:
+            self._moving.add(self)
 
     def test(self) -> bool:
         """True when the message is through; a received message of another length is an error.
@@ -49,10 +58,16 @@ class MpiRequest:
         """
         if not (self._request.Test(self._status) or self._request.Test(self._status)):
             return False
+        if self._moving is not None:
+            self._moving.discard(self)
         came = self._status.Get_count(MPI.BYTE) if self._size_bytes is not None else None
         if self._size_bytes != came:
             raise ValueError(f"expected a message of {self._size_bytes} bytes, got {came}")
         return True
+
+    def has_left(self) -> bool:
+        """True of a message that has been sent; when one has come only ``test`` can say."""
+        return self._size_bytes is None and self.test()
 
 
 class MpiCommunicator:
@@ -64,6 +79,7 @@ class MpiCommunicator:
         self.size: int = self._world.Get_size()
         self.hosts = self._first_of_each_host()
         _sleep_sharply()
+        self._moving: set[MpiRequest] = set()
         self._computing = threading.Event()
         if MPI.Query_thread() == MPI.THREAD_MULTIPLE and any(self.hosts):
             threading.Thread(target=self._look_after_messages, daemon=True).start()
@@ -71,13 +87,16 @@ class MpiCommunicator:
     def receiver(self, array: np.ndarray, source: int, tag: int) -> MpiRequest:
         """A message that fills ``array``."""
         data = as_bytes(array)
-        return MpiRequest(self._world.Recv_init([data, MPI.BYTE], source, tag), data.size)
+        request = self._world.Recv_init([data, MPI.BYTE], source, tag)
+        return MpiRequest(request, data.size, self._helped(source, data.size))
 
     def sender(self, array: np.ndarray, dest: int, tag: int) -> MpiRequest:
         """A message with what is in ``array`` when it starts. It is through when the receiver has asked for it (a
         synchronous send): a rank with little to do would else fill another's memory with frames to come.
         """
-        return MpiRequest(self._world.Ssend_init([as_bytes(array), MPI.BYTE], dest, tag))
+        data = as_bytes(array)
+        request = self._world.Ssend_init([data, MPI.BYTE], dest, tag)
+        return MpiRequest(request, moving=self._helped(dest, data.size))
 
     def arrive(self) -> MpiRequest:
         """Say that this rank is here; started already, and done when every rank has said so."""
@@ -94,11 +113,18 @@ class MpiCommunicator:
         return values
 
     def progress(self, active: bool) -> None:
-        """Have the second thread look after messages, or stop it: MPI moves them only while it is called."""
-        if active:
-            self._computing.set()
-        else:
+        """Have the second thread look after large messages, if any are under way, or stop it: MPI moves them only while
+        it is called.
+        """
+        if not active:
             self._computing.clear()
+        elif any(not request.has_left() for request in tuple(self._moving)):
+            self._computing.set()
+
+    def _helped(self, other: int, size_bytes: int) -> set[MpiRequest] | None:
+        """Where a message is kept. None: it needs no help; within a host who waits for one copies it."""
+        helped = size_bytes > UNAIDED_BYTES and self.hosts[other] != self.hosts[self.rank]
+        return self._moving if helped else None
 
     def _first_of_each_host(self) -> list[int]:
         here = self._world.Split_type(MPI.COMM_TYPE_SHARED)
@@ -108,9 +134,7 @@ class MpiCommunicator:
         return hosts
 
     def _look_after_messages(self) -> None:
-        """Not where all ranks share a host: a rank then copies what it waits for, and no message needs help before.
-        It would take 4 to 5 per cent of a core.
-        """
+        """While a segment runs and large messages are under way."""
         while self._computing.wait():
             self._world.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG)
             time.sleep(POKE_S)

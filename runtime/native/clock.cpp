@@ -15,13 +15,14 @@ double Clock::aligned(double time_s) const {
 double Clock::uncertainty_s() const { return std::max(first.uncertainty_s(), last.uncertainty_s()); }
 
 static Exchange ask(Communicator& communicator, int rank) {
-    Exchange best;
+    char nothing[sizeof(double)] = {};
+    Exchange best, found;
+    Request answer = communicator.receive(reinterpret_cast<char*>(&found.there_s), sizeof(double), rank, TAG);
+    Request question = communicator.send(nothing, sizeof nothing, rank, TAG);
     for (int turn = 0; turn < EXCHANGES; ++turn) {
-        Exchange found;
-        char nothing[sizeof(double)] = {};
-        Request answer = communicator.receive(reinterpret_cast<char*>(&found.there_s), sizeof(double), rank, TAG);
+        answer.start();
         found.sent_s = now_s();
-        Request question = communicator.send(nothing, sizeof nothing, rank, TAG);
+        question.start();
         answer.wait();
         found.back_s = now_s();
         question.wait();
@@ -31,12 +32,16 @@ static Exchange ask(Communicator& communicator, int rank) {
 }
 
 static void answer(Communicator& communicator) {
+    char nothing[sizeof(double)];
+    double there_s;
+    Request question = communicator.receive(nothing, sizeof nothing, 0, TAG);
+    Request answer = communicator.send(reinterpret_cast<const char*>(&there_s), sizeof there_s, 0, TAG);
     for (int turn = 0; turn < EXCHANGES; ++turn) {
-        char nothing[sizeof(double)];
-        Request question = communicator.receive(nothing, sizeof nothing, 0, TAG);
+        question.start();
         question.wait();
-        const double there_s = now_s();
-        communicator.send(reinterpret_cast<const char*>(&there_s), sizeof there_s, 0, TAG).wait();
+        there_s = now_s();
+        answer.start();
+        answer.wait();
     }
 }
 

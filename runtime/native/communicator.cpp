@@ -10,6 +10,7 @@
 
 // The same figures, for the same reasons, as in communicator.py and mpi.py of the Python programs.
 constexpr double SPIN_S = 100e-6, SHARE = 1.0 / 32, SHORTEST_S = 20e-6, LONGEST_S = 1e-3;
+constexpr size_t UNAIDED_BYTES = 1 << 16;
 constexpr auto POKE = std::chrono::microseconds(500);
 constexpr auto LAST_WORDS = std::chrono::milliseconds(100);
 constexpr int RESULTS = 0;  // tag of what is gathered, after all frames
@@ -44,11 +45,17 @@ static double wait_for(Test test, double last_s) {
     return waited;
 }
 
+void Request::start() {
+    check(MPI_Start(&request_));
+    if (coming_) ++*coming_;
+}
+
 bool Request::test() {
     int done = 0, came = 0;
     MPI_Status status;
     // Over TCP Open MPI takes a message off the wire and says so only the next time, which would be after another sleep.
     for (int look = 0; look < 2 && !done; ++look) check(MPI_Test(&request_, &done, &status));
+    if (done && coming_) --*coming_;
     if (!done || !expected_) return done;
     check(MPI_Get_count(&status, MPI_BYTE, &came));
     if (size_t(came) != expected_)
@@ -85,21 +92,22 @@ std::vector<int> Communicator::first_of_each_host() const {
 
 Communicator::~Communicator() {
     ending_ = true;
-    progress(true);
+    look(true);
     if (helper_.joinable()) helper_.join();
     MPI_Finalize();
 }
 
 Request Communicator::receive(char* data, size_t bytes, int source, int tag) {
     MPI_Request request;
-    check(MPI_Irecv(data, count(bytes), MPI_BYTE, source, tag, MPI_COMM_WORLD, &request));
-    return {request, bytes};
+    check(MPI_Recv_init(data, count(bytes), MPI_BYTE, source, tag, MPI_COMM_WORLD, &request));
+    return {request, bytes, helped(source, bytes) ? &coming_ : nullptr};
 }
 
 Request Communicator::send(const char* data, size_t bytes, int dest, int tag) {
     MPI_Request request;
     // Synchronous: a rank with little to do would else fill another's memory with frames to come.
-    check(MPI_Issend(data, count(bytes), MPI_BYTE, dest, tag, MPI_COMM_WORLD, &request));
+    check(MPI_Ssend_init(data, count(bytes), MPI_BYTE, dest, tag, MPI_COMM_WORLD, &request));
+    if (helped(dest, bytes)) leaving_.push_back({request, 0});
     return {request, 0};
 }
 
@@ -128,6 +136,17 @@ std::vector<std::string> Communicator::gather(const std::string& bytes) {
 }
 
 void Communicator::progress(bool active) {
+    auto moves = [](Request& request) { return !request.test(); };
+    if (!active) look(false);
+    else if (coming_ || std::any_of(leaving_.begin(), leaving_.end(), moves)) look(true);
+}
+
+// Within a host who waits for a message copies it.
+bool Communicator::helped(int other, size_t bytes) const {
+    return bytes > UNAIDED_BYTES && hosts[size_t(other)] != hosts[size_t(rank)];
+}
+
+void Communicator::look(bool active) {
     {
         std::lock_guard<std::mutex> lock(mutex_);
         computing_ = active;
@@ -135,7 +154,7 @@ void Communicator::progress(bool active) {
     if (active) wake_.notify_one();
 }
 
-// MPI moves messages only while it is called. Not where all ranks share a host: a rank then copies what it waits for.
+// MPI moves messages only while it is called.
 void Communicator::look_after_messages() {
     while (!ending_) {
         {

@@ -12,19 +12,21 @@
 
 double now_s();  // of this rank's clock
 
-// A message on its way.
+// A message that is made ready once, and goes its way once a frame.
 class Request {
 public:
-    Request() = default;
-    Request(MPI_Request request, size_t expected) : request_(request), expected_(expected) {}
+    Request(MPI_Request request, size_t expected, int* coming = nullptr)
+        : request_(request), expected_(expected), coming_(coming) {}
+    void start();
+    bool test();  // whether it has arrived, or has left, or is not on its way
     // Until it has arrived, or has left: poll briefly, then sleep, and the shorter the nearer that is thought to be.
     // last_s: what this has returned of the last such wait; returns the seconds until it was last not so.
     double wait(double last_s = 0);
 
 private:
-    bool test();
-    MPI_Request request_ = MPI_REQUEST_NULL;
-    size_t expected_ = 0;  // bytes of a message that is received; 0: it is sent
+    MPI_Request request_;
+    size_t expected_;  // bytes of a message that is received; 0: it is sent
+    int* coming_;      // how many large messages are being received, if it is one
 };
 
 // All ranks of the job, from MPI_Init to MPI_Finalize.
@@ -37,7 +39,7 @@ public:
     Request arrive();  // say that this rank is here; done when every rank has said so
     void barrier() { arrive().wait(); }
     std::vector<std::string> gather(const std::string& bytes);  // of all ranks in order, on rank 0; empty elsewhere
-    void progress(bool active);  // whether messages have to move on although this thread is about to compute
+    void progress(bool active);  // whether large messages have to move on although this thread is about to compute
     [[noreturn]] void abort(const std::string& message);  // end every rank; one line that says why
 
     int rank, size;
@@ -45,7 +47,11 @@ public:
 
 private:
     std::vector<int> first_of_each_host() const;
+    bool helped(int other, size_t bytes) const;
+    void look(bool active);
     void look_after_messages();
+    int coming_ = 0;
+    std::vector<Request> leaving_;  // large messages of this rank
     std::thread helper_;
     std::mutex mutex_;
     std::condition_variable wake_;

@@ -19,10 +19,14 @@ void Work::run() {
 }
 
 Receive::Receive(Rank& rank, Buffer& buffer, int source, int tag)
-    : buffer(buffer), rank_(rank), source_(source), tag_(tag) {}
+    : buffer(buffer),
+      rank_(rank),
+      source_(source),
+      tag_(tag),
+      request_(rank.communicator.receive(buffer.data, buffer.bytes(), source, tag)) {}
 
 void Receive::post() {
-    if (!posted_) request_ = rank_.communicator.receive(buffer.data, buffer.bytes(), source_, tag_);
+    if (!posted_) request_.start();
     posted_ = true;
 }
 
@@ -34,8 +38,14 @@ void Receive::wait() {
 }
 
 Send::Send(Rank& rank, Buffer& buffer, const Box& box, int dest, int tag)
-    : buffer(buffer), rank_(rank), pieces_(pieces(buffer, box)), dest_(dest), tag_(tag) {
-    if (pieces_.offsets.size() > 1) packed_.resize(pieces_.length * pieces_.offsets.size());
+    : buffer(buffer),
+      rank_(rank),
+      pieces_(pieces(buffer, box)),
+      packed_(pieces_.offsets.size() > 1 ? pieces_.length * pieces_.offsets.size() : 0),
+      dest_(dest),
+      tag_(tag),
+      request_(rank.communicator.send(packed_.empty() ? buffer.data + pieces_.offsets[0] : packed_.data(),
+                                      pieces_.length * pieces_.offsets.size(), dest, tag)) {
     rank.shared.footprint.buffers += long(packed_.size());
 }
 
@@ -44,8 +54,8 @@ void Send::start() {
     auto leave = [&] {
         for (size_t i = 0; !packed_.empty() && i < count; ++i)
             std::memcpy(&packed_[i * length], buffer.data + pieces_.offsets[i], length);
-        const char* data = packed_.empty() ? buffer.data + pieces_.offsets[0] : packed_.data();
-        rank_.pending.push_back(rank_.communicator.send(data, length * count, dest_, tag_));
+        request_.start();
+        rank_.pending.push_back(request_);
     };
     rank_.doing(SEND, buffer.name, leave, {dest_, tag_, length * count});
 }

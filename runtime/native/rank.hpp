@@ -86,6 +86,7 @@ private:
     Pieces pieces_;
     std::vector<char> packed_;
     int dest_, tag_;
+    Request request_;
 };
 
 // What all sets of buffers of a rank have in common.

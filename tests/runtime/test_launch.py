@@ -61,7 +61,7 @@ def test_another_mpi_is_refused(says: str, tmp_path: Path, monkeypatch: pytest.M
         Mpirun.find()
 
 
-def test_commands_of_both_versions(tmp_path: Path) -> None:
+def test_commands_of_both_versions() -> None:
     old, new = Mpirun("mpirun", (4, 1)), Mpirun("mpirun", (5, 0))
     for mpirun, memory in ((old, "self,vader"), (new, "self,sm")):
         words = " ".join(mpirun.here(1600))
@@ -69,31 +69,28 @@ def test_commands_of_both_versions(tmp_path: Path) -> None:
         assert "--map-by slot:PE=1 --bind-to core" in " ".join(mpirun.here(1))
         assert f"--mca btl {memory}" in words
         assert ("--allow-run-as-root" in words) == (os.geteuid() == 0)
-    hostfile, rankfile = tmp_path / "h", tmp_path / "r"
-    rankfile.write_text("rank 0=a slots=0\n")
-    assert f"--hostfile {hostfile} --rankfile {rankfile}" in " ".join(old.there(2, hostfile, rankfile))
-    there = " ".join(new.there(2, hostfile, rankfile))
-    assert f"--hostfile {hostfile} --map-by rankfile:file={rankfile} --bind-to core:overload-allowed" in there
+    assert old.place("r", "rank 0=a slots=0\n") == ["--rankfile", "r"]
+    assert new.place("r", "rank 0=a\n") == ["--map-by", "rankfile:file=r", "--bind-to", "core:overload-allowed"]
 
 
-def test_a_rank_without_cores_needs_open_mpi_5(tmp_path: Path) -> None:
-    (tmp_path / "r").write_text("rank 0=a slots=0\nrank 1=b\n")
-    new = Mpirun("mpirun", (5, 0)).there(2, tmp_path / "h", tmp_path / "r")
-    assert str(tmp_path / "h") in new
-    with pytest.raises(CleaveError, match=r"Open MPI 4\.1 wants the cores of 'rank 1=b'"):
-        Mpirun("mpirun", (4, 1)).there(2, tmp_path / "h", tmp_path / "r")
+def test_a_rank_without_cores_needs_open_mpi_5() -> None:
+    with pytest.raises(CleaveError, match=r"r: Open MPI 4\.1 wants the cores of 'rank 1=b'"):
+        Mpirun("mpirun", (4, 1)).place("r", "rank 0=a slots=0\nrank 1=b\n")
 
 
 @pytest.mark.mpi
 def test_ranks_are_bound_to_the_cores_of_the_rankfile(tmp_path: Path) -> None:
     """Two ranks on one core, and one on none in particular."""
-    (tmp_path / "r").write_text("rank 0=localhost slots=0\nrank 1=localhost slots=0\nrank 2=localhost\n")
+    text = "rank 0=localhost slots=0\nrank 1=localhost slots=0\nrank 2=localhost\n"
+    (tmp_path / "r").write_text(text)
     (tmp_path / "h").write_text("localhost slots=3\n")
     code = "import os; from mpi4py import MPI; print(MPI.COMM_WORLD.rank, sorted(os.sched_getaffinity(0)))"
     mpirun = Mpirun.find()
     if mpirun.version < (5, 0):
         pytest.skip("Open MPI 4.1 wants cores for every rank")
-    done = execute([*mpirun.there(3, tmp_path / "h", tmp_path / "r"), sys.executable, "-c", code], timeout_s=60)
+    words = [mpirun.path, "-n", "3", "--hostfile", str(tmp_path / "h"), *mpirun.place(str(tmp_path / "r"), text)]
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    done = execute([*words, *root, sys.executable, "-c", code], timeout_s=60)
     cores = sorted(os.sched_getaffinity(0))
     assert sorted(done.stdout.splitlines()) == [f"0 {cores[:1]}", f"1 {cores[:1]}", f"2 {cores}"]
 

@@ -110,6 +110,50 @@ wait(request.test)
 print("gone" if c.rank == 0 and gone else "kept" if (a == 0).all() else "wrong")
 """
 
+APART = """
+import sys; sys.path.insert(0, sys.argv[1])
+import time
+import numpy as np
+from runtime.communicator import wait
+from runtime.mpi import MpiCommunicator
+
+class Counted:
+    def __init__(self, world):
+        self.world, self.looks = world, 0
+    def __getattr__(self, name):
+        return getattr(self.world, name)
+    def Iprobe(self, *of):
+        self.looks += 1
+        return self.world.Iprobe(*of)
+
+class Apart(MpiCommunicator):
+    def _first_of_each_host(self):
+        self._world = Counted(self._world)
+        return list(range(self.size))
+
+c = Apart()
+def looks(then):
+    before = c._world.looks
+    c.progress(True)
+    time.sleep(0.5)
+    c.progress(False)
+    then()
+    return c._world.looks - before
+
+for size in (10_000, 20_000_000):
+    a = np.full(size, c.rank, np.uint8)
+    request = c.sender(a, 1, 0) if c.rank == 0 else c.receiver(a, 0, 0)
+    nothing = looks(c.barrier)
+    request.start()
+    moving = looks(lambda: None)
+    here = request.test()
+    if not here:
+        wait(request.test)
+    c.barrier()
+    print("rank", c.rank, size, nothing > 1, moving > 1, here or c.rank == 0, looks(c.barrier) > 1, flush=True)
+    assert not a.any()
+"""
+
 
 def ranks(count: int, program: str, folder: Path, tcp: bool = False) -> str:
     (folder / "program.py").write_text(program)
@@ -129,6 +173,18 @@ def test_messages_of_every_size_and_type(tmp_path: Path) -> None:
 @pytest.mark.mpi
 def test_a_message_of_another_size_is_an_error(tmp_path: Path) -> None:
     assert "expected a message of 16 bytes, got 12" in ranks(2, WRONG_SIZE, tmp_path)
+
+
+@pytest.mark.mpi
+def test_large_messages_move_while_a_segment_runs_and_nobody_looks_after_others(tmp_path: Path) -> None:
+    """Whether they are looked after: before; meanwhile; whether it had come at the end of that; afterwards."""
+    said = sorted(line for line in ranks(2, APART, tmp_path, tcp=True).splitlines() if line.startswith("rank"))
+    assert said == [
+        "rank 0 10000 False False True False",
+        "rank 0 20000000 False True True False",
+        "rank 1 10000 False False True False",
+        "rank 1 20000000 False True True False",
+    ]
 
 
 @pytest.mark.mpi
