@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import numpy as np
+
+from model.least_squares import Floats
 from runtime.trace import Memory
 
 SEGMENT = "segment"
@@ -18,6 +21,8 @@ DISTURBED = 1 / 10
 """Part of the frames, the slowest, that does not count."""
 UNDISTURBED = 1 / 4
 """Of the frames of a short segment at least so many, the fastest, were not held up."""
+MEAN_ERROR, SHAPE_ERROR = 0.02, 0.3
+"""Relative standard errors: of a mean, however many frames it is of; of telling it by frames that were not held up."""
 LEAST_S = 1e-9
 """Traces tell no shorter times apart."""
 
@@ -28,8 +33,13 @@ def steady_s(times_s: Sequence[float]) -> float:
     Not the median: a device whose share of a processor is limited stands still now and then, which is part of its
     speed, but of few frames. And not the mean of all, which one frame that another program disturbs can change much.
     """
-    kept = sorted(times_s)[: math.ceil(len(times_s) * (1 - DISTURBED))]
-    return sum(kept) / len(kept)
+    counted = sorted(times_s)[: kept(len(times_s))]
+    return sum(counted) / len(counted)
+
+
+def kept(frames: int) -> int:
+    """How many of so many frames count."""
+    return math.ceil(frames * (1 - DISTURBED))
 
 
 def quantile_s(times_s: Sequence[float], part: float) -> float:
@@ -165,15 +175,34 @@ class Run:
 
     @cached_property
     def evened(self) -> tuple[Sample, ...]:
-        """The samples, with what holds up some of their frames shared out among all, in proportion to their times.
+        """The samples, with what holds up some of their frames shared out among all.
 
-        A limited share of a processor stands still for tens of milliseconds every now and then, in whichever segment
-        that happens to be: long ones show it often, short ones hardly ever. How frames are divided is told by those of
-        each segment that were not held up; what they take, by the sums of whole frames.
+        A limited share of a processor stands still every now and then, in whichever segment that happens to be: long
+        ones show it in every frame, short ones hardly ever. So two figures tell of a segment: its mean, which is right
+        but scatters; and what it takes when it is not held up, times by how much whole frames are, which is right for
+        short ones. Both count by how well they are known: a mean of a short segment no better than what all segments
+        scatter for their length. The sums of whole frames stay.
         """
-        shape = [quantile_s(s.times_s, UNDISTURBED) for s in self.samples]
-        together = steady_s([sum(frame) for frame in zip(*(s.times_s for s in self.samples), strict=True)])
-        stretch = together / max(sum(shape), LEAST_S)
+        if not self.samples:
+            return ()
+        times = np.array([s.times_s for s in self.samples])
+        frames = np.argsort(times.sum(axis=0), kind="stable")[: kept(times.shape[1])]
+        means, free = times[:, frames].mean(axis=1), np.array([quantile_s(row, UNDISTURBED) for row in times])
+        together, processor_s = float(means.sum()), sum(rank.processor_s for rank in self.ranks)
+        held_up = max(1.0, together / processor_s) if processor_s > 0 else 1.0
+        scatter = times.var(axis=1).sum() / max(free.sum(), LEAST_S) * free
+        likely = _likely(means, free * held_up, np.maximum(times.var(axis=1), scatter) / times.shape[1])
+        stretch = together / max(likely.sum(), LEAST_S)
         return tuple(
-            s.scaled(time_s * stretch / max(s.time_s, LEAST_S)) for s, time_s in zip(self.samples, shape, strict=True)
+            s.scaled(float(time_s * stretch / max(s.time_s, LEAST_S)))
+            for s, time_s in zip(self.samples, likely, strict=True)
         )
+
+
+def _likely(means: Floats, free: Floats, variance: Floats) -> Floats:
+    """Between means of segments and what undisturbed frames tell, by their inverse variances. variance: of the means,
+    for too few frames
+    """
+    errors = np.stack([np.hypot(np.sqrt(variance), MEAN_ERROR * means), SHAPE_ERROR * free])
+    weights = np.maximum(errors, LEAST_S) ** -2
+    return np.asarray((weights * np.stack([means, free])).sum(axis=0) / weights.sum(axis=0))

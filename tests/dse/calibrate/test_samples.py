@@ -103,19 +103,22 @@ def test_one_disturbed_frame_of_ten_does_not_count_and_those_that_come_again_do(
     assert DISTURBED == 0.1
 
 
-def test_what_holds_up_segments_by_chance_is_shared_out_among_all() -> None:
-    """A processor that may run 20 of every 50, and 12 segments, the last as long as all others together."""
+@pytest.mark.parametrize(("runs", "period"), [(20, 50), (1, 2.2)])
+def test_what_holds_up_segments_by_chance_is_shared_out_among_all(runs: float, period: float) -> None:
+    """A processor that may run so long of every period, and 12 segments, the last as long as all others together."""
     seconds = [0.2 + 0.1 * (k % 3) for k in range(11)] + [3.3]
     times: list[list[float]] = [[] for _ in seconds]
     clock = 0.0
-    for _ in range(300):
+    for _ in range(60):
         for row, time_s in zip(times, seconds, strict=True):
-            held_up = int((clock + time_s) // 20) - int(clock // 20)
-            row.append(time_s + 30 * held_up)
+            held_up = int((clock + time_s) // runs) - int(clock // runs)
+            row.append(time_s + (period - runs) * held_up)
             clock += time_s
-    found = replace(RUN, samples=tuple(Sample(SEGMENT, "a", "six", PARTS, tuple(row)) for row in times))
-    frames = [sum(frame) for frame in zip(*times, strict=True)]
+        clock += 0.37  # what comes between frames
+    taken = [replace(RUN.ranks[0], processor_s=sum(seconds))]
+    found = replace(RUN, ranks=tuple(taken), samples=tuple(Sample(SEGMENT, "a", "six", PARTS, tuple(r)) for r in times))
     evened = [sample.time_s for sample in found.evened]
-    assert sum(evened) == pytest.approx(steady_s(frames))
-    assert [time_s / evened[0] for time_s in evened] == pytest.approx([time_s / 0.2 for time_s in seconds])
-    assert found.samples[-1].time_s / found.samples[0].time_s > 1.2 * 3.3 / 0.2
+    assert sum(evened) == pytest.approx(steady_s([sum(frame) for frame in zip(*times, strict=True)]))
+    off = [time_s / alone_s * runs / period - 1 for time_s, alone_s in zip(evened, seconds, strict=True)]
+    assert max(map(abs, off)) < 0.2, off
+    assert max(abs(s.time_s / t * runs / period - 1) for s, t in zip(found.samples, seconds, strict=True)) > 0.25
