@@ -42,11 +42,6 @@ def kept(frames: int) -> int:
     return math.ceil(frames * (1 - DISTURBED))
 
 
-def quantile_s(times_s: Sequence[float], part: float) -> float:
-    """The time that such a part of the frames does not exceed."""
-    return sorted(times_s)[math.ceil(part * len(times_s)) - 1]
-
-
 @dataclass(frozen=True)
 class PartOf:
     """One shard that a segment computes: a layer's ``start <= i < stop`` along ``axis``, as ``mapping.Shard`` has it.
@@ -187,11 +182,12 @@ class Run:
             return ()
         times = np.array([s.times_s for s in self.samples])
         frames = np.argsort(times.sum(axis=0), kind="stable")[: kept(times.shape[1])]
-        means, free = times[:, frames].mean(axis=1), np.array([quantile_s(row, UNDISTURBED) for row in times])
+        means, variance = times[:, frames].mean(axis=1), times.var(axis=1)
+        free = np.quantile(times, UNDISTURBED, axis=1, method="inverted_cdf")
         together, processor_s = float(means.sum()), sum(rank.processor_s for rank in self.ranks)
         held_up = max(1.0, together / processor_s) if processor_s > 0 else 1.0
-        scatter = times.var(axis=1).sum() / max(free.sum(), LEAST_S) * free
-        likely = _likely(means, free * held_up, np.maximum(times.var(axis=1), scatter) / times.shape[1])
+        scatter = variance.sum() / max(free.sum(), LEAST_S) * free
+        likely = _likely(means, free * held_up, np.maximum(variance, scatter) / times.shape[1])
         stretch = together / max(likely.sum(), LEAST_S)
         return tuple(
             s.scaled(float(time_s * stretch / max(s.time_s, LEAST_S)))

@@ -76,7 +76,7 @@ def row(
     """Predict a mapping, run it, and put both beside each other."""
     cnn, frames, (way, mapping) = drawing.cnn, asked.frames, drawing.mapping(number)
     said, load_1 = predicted(cnn, platform, mapping, frames), os.getloadavg()[0]
-    whole = Mapping.whole(cnn.graph, [0] * len(cnn.graph.layers))
+    _, whole = drawing.mapping(-1)
     pace = measured(cnn, platform, whole, frames, access)["median_s"] if asked.pace and way != ALONE else math.nan
     body = measured(cnn, platform, mapping, frames, access)
     peak = max(Memory(**rank["memory"]).without_input(rank["peak_bytes"]) for rank in body["ranks"])
