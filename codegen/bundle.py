@@ -31,7 +31,7 @@ from runtime.hashing import file_hash, files_hash
 from runtime.plan import Plan, Run
 
 FORMAT = "cleave-bundle"
-VERSION = 1
+VERSION = 2
 USE, GATHER = JOINS = ("use", "gather")
 """Where the parts of a split layer are joined: on each device that uses them, or on one that passes them on."""
 
@@ -153,7 +153,7 @@ def read_bundle(bundle: Path) -> tuple[Source, Form]:
         body = json.loads(file.read_text())
         cnn = body["cnn"]
         if body["format"] != FORMAT or body["version"] != VERSION:
-            raise CleaveError(f"{file}: is no {FORMAT} of version {VERSION}")
+            raise CleaveError(f"{file}: is no {FORMAT} of version {VERSION}; make the bundle again with dse generate")
         shapes = {name: tuple(shape) for name, shape in cnn["shapes"].items()}
         given = {name: body[name] for name in asdict(PLAIN) if name in body}
         form = Form(**{**given, "borders": tuple(given.get("borders", ()))})

@@ -114,10 +114,10 @@ class Bench:
     @staticmethod
     def from_lines(text: str, where: str) -> Bench:
         """The figures of traces that ``to_lines`` wrote; ``CleaveError`` names ``where``."""
-        lines = text.splitlines()
-        if len(lines) not in (1, 2):
+        found = traces(text, where)
+        if len(found) not in (1, 2):
             raise CleaveError(f"{where}: is not what a benchmark keeps, one trace a line")
-        return Bench.from_trace(*(Trace.from_json(line, f"{where}:{i}") for i, line in enumerate(lines, 1)))
+        return Bench.from_trace(*found)
 
     def to_lines(self) -> str:
         """Its traces as text, one a line."""
@@ -169,29 +169,32 @@ def bench(
 ) -> Bench:
     """Run a bundle, every frame started together, and then as a stream.
 
+    timeout_s: of both together
     input, pixels: which frames, used round and round; without, random ones
     runner: what runs it, in so many seconds at most; None: this machine
     above_idle: subtract what idle hosts draw from their energies
     """
-    usual = Options(frames, warmup, input=input, threads=threads, provider=provider, pixels=pixels)
+    both = Options(frames, warmup, True, input, threads=threads, provider=provider, stream=True, pixels=pixels)
     plan = read_plan(bundle)
-    asked(plan, usual, frames)
+    asked(plan, both, frames)
     if above_idle:
         check_idle(plan)
     runner = runner or (lambda options, time_s: run(bundle, options, timeout_s=time_s))
-    alone, stream = (
-        accounted(measured(runner, replace(usual, barrier=not stream, stream=stream), timeout_s), plan, above_idle)
-        for stream in (False, True)
-    )
+    alone, stream = (accounted(trace, plan, above_idle) for trace in measured(runner, both, timeout_s))
     return replace(Bench.from_trace(alone, stream), above_idle=above_idle)
 
 
-def measured(runner: Runner, options: Options, timeout_s: float) -> Trace:
-    """What one run says of itself."""
+def measured(runner: Runner, options: Options, timeout_s: float) -> tuple[Trace, ...]:
+    """What one run says of itself, a trace for each pass that ``options`` ask for."""
     with tempfile.TemporaryDirectory(prefix="cleave-") as folder:
         report = Path(folder) / "report.json"
         runner(replace(options, report=str(report)), timeout_s)
-        return Trace.from_json(report.read_text(encoding="utf-8"), str(report))
+        return traces(report.read_text(encoding="utf-8"), str(report))
+
+
+def traces(text: str, where: str) -> tuple[Trace, ...]:
+    """Traces, one a line; ``CleaveError`` names ``where``."""
+    return tuple(Trace.from_json(line, f"{where}:{i}") for i, line in enumerate(text.splitlines(), 1))
 
 
 def _energy(usage: Usage) -> dict[str, Any]:

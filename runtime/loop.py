@@ -1,4 +1,7 @@
-"""Frame after frame: start together, fill the inputs, run, keep the outputs, and hand all of it in at the end."""
+"""Frame after frame: start together, fill the inputs, run, keep the outputs, and hand all of it in at the end.
+
+First one at a time and then in a stream, where both are asked for: opening the segments is what takes longest.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import numpy as np
 
 from runtime import memory
 from runtime.clock import Clock, Exchange, compare
-from runtime.frames import Frames
+from runtime.frames import Frames, save_text
 from runtime.metering import Metering
 from runtime.options import Options
 from runtime.rank import Program, Rank, Record
@@ -20,14 +23,34 @@ from runtime.trace import INPUT
 
 def run_frames(program: Program, rank: Rank, options: Options) -> None:
     """Everything one rank does, from opening its segments to the files that rank 0 writes."""
-    ranks = [rank, rank.twin()] if options.stream else [rank]
+    lanes, traces = [_lane(program, rank)], []
+    source: Frames | None = None
+    for now in options.passes:
+        if now.stream:
+            lanes.append(_lane(program, rank.twin()))
+        source = source or _source(rank, now)
+        traces.append(_pass(lanes, source, now))
+    if options.report and rank.communicator.rank == 0:
+        save_text(options.report, "".join(traces))
+
+
+def _lane(program: Program, rank: Rank) -> Lane:
+    """Buffers, and the segments that work on them, which are opened if they are not open yet."""
     with memory.frugal():
-        lanes = [Lane(each, program(each)) for each in ranks]
-    for each in ranks:
-        each.fetch()
+        lane = Lane(rank, program(rank))
+    rank.fetch()
+    return lane
+
+
+def _source(rank: Rank, options: Options) -> Frames:
     rank.shared.activity = "reading its input"
     with rank.shared.footprint.growing(memory.INPUT):
-        source = Frames(options, rank.inputs)
+        return Frames(options, rank.inputs)
+
+
+def _pass(lanes: list[Lane], source: Frames, options: Options) -> str:
+    """Frames of one pace, in each of the lanes in turn; returns their trace, on rank 0 and if it is wanted."""
+    rank = lanes[0].rank
     meter = Metering(rank.place.meter if options.report else None)
     frames: list[list[Record]] = []
     kept: dict[str, list[np.ndarray]] = {name: [] for name in rank.outputs}
@@ -60,7 +83,7 @@ def run_frames(program: Program, rank: Rank, options: Options) -> None:
         rank.communicator.barrier()  # a host draws power until the last rank is done
     energy, last = meter.stop(options.frames), _compare(rank, options)
     clock = {other: Clock(exchange, last[other]) for other, exchange in first.items()}
-    hand_in(rank, options, Account(usage(rank, busy_s, energy), frames, kept), clock)
+    return hand_in(rank, options, Account(usage(rank, busy_s, energy), frames, kept), clock)
 
 
 @dataclass(frozen=True)

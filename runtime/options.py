@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Callable
 
 from runtime.errors import CleaveError
@@ -16,17 +16,18 @@ class Options:
 
     frames:   that are measured and kept
     warmup:   frames before them that are not
-    barrier:  start every frame together (latency) instead of one after the other (throughput)
+    barrier:  start every frame together (latency) instead of one after the other (throughput); with stream: first so
+              many frames that start together, then as many in a stream, each with its warmup
     input:    frames, used round and round; needed where a rank holds an input. One of
               .npz: for each input of the CNN an array of frames, first axis = frame, or one frame without that axis;
               .npy: the same for a CNN with one input; .raw, .bin: bytes of such frames, little-endian;
               an image (``runtime.images``); a folder of .npy, .raw, .bin and images, each one frame, in the order of
               their names. Without it: random frames, the same for the same ``seed``
-    output:   npz file, written by rank 0: for each output of the CNN an array of frames
-    report:   JSON file, written by rank 0: the trace
+    output:   npz file, written by rank 0: for each output of the CNN an array of frames; those of the last pass
+    report:   JSON file, written by rank 0: the trace of each pass, one a line
     threads, provider: instead of those of the plan, on every rank
     stream:   several frames on their way at once (throughput): a rank works on one while it sends the one before and
-              receives the next. Takes a second set of buffers; no barrier
+              receives the next. Takes a second set of buffers
     pixels:   how images become frames
     """
 
@@ -41,6 +42,13 @@ class Options:
     seed: int = 0
     stream: bool = False
     pixels: Pixels = PLAIN
+
+    @property
+    def passes(self) -> list[Options]:
+        """What is asked for, one after the other: each is either of frames that start together or a stream."""
+        if self.barrier and self.stream:
+            return [replace(self, stream=False), replace(self, barrier=False)]
+        return [self]
 
     def arguments(self) -> list[str]:
         """As a command line that ``parse`` reads back."""
@@ -58,9 +66,9 @@ def parse(arguments: list[str]) -> Options:
     parser = argparse.ArgumentParser(description="Run this CNN on the ranks that mpirun started.")
     parser.add_argument("--frames", type=_count(1), default=1, metavar="N", help="frames to measure (1)")
     parser.add_argument("--warmup", type=_count(0), default=0, metavar="W", help="frames before them (0)")
-    pace = parser.add_mutually_exclusive_group()
-    pace.add_argument("--barrier", action="store_true", help="start every frame together")
-    pace.add_argument("--stream", action="store_true", help="work on one frame while others are on their way")
+    parser.add_argument("--barrier", action="store_true", help="start every frame together")
+    parser.add_argument("--stream", action="store_true", help="work on one frame while others are on their way; with "
+                        "--barrier: first frames that start together, then a stream")  # fmt: skip
     parser.add_argument("--input", metavar="PATH", help="frames: .npz, .npy, .raw, an image, or a folder of these")
     parser.add_argument("--mean", type=_numbers, default=PLAIN.mean, metavar="M[,M,M]", help="of images (0)")
     parser.add_argument("--scale", type=_numbers, default=PLAIN.scale, metavar="S[,S,S]", help="of images (1)")

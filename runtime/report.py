@@ -11,7 +11,7 @@ from typing import Any, Sequence
 import numpy as np
 
 from runtime.clock import Clock
-from runtime.frames import save_npz, save_text
+from runtime.frames import save_npz
 from runtime.memory import peak_bytes
 from runtime.options import Options
 from runtime.rank import Rank, Record
@@ -27,18 +27,22 @@ class Account:
     outputs: dict[str, list[np.ndarray]]
 
 
-def hand_in(rank: Rank, options: Options, account: Account, clock: dict[int, Clock]) -> None:
-    """Gather everything on rank 0 and write what was asked for. clock: on rank 0, of each other host's first rank"""
+def hand_in(rank: Rank, options: Options, account: Account, clock: dict[int, Clock]) -> str:
+    """Gather everything on rank 0, which writes the outputs and returns the trace as a line, if they are wanted.
+
+    clock: on rank 0, of each other host's first rank
+    """
     rank.shared.activity = "gathering the results"
     accounts = rank.communicator.gather(account)
     if accounts is None:
-        return
-    if options.report:
-        clocks = [clock.get(first, Clock()) for first in rank.communicator.hosts]
-        save_text(options.report, merge(accounts, clocks, options.barrier).to_json())
+        return ""
     if options.output:
         outputs = {name: arrays for account in accounts for name, arrays in account.outputs.items()}
         save_npz(options.output, {name: np.stack(arrays) for name, arrays in outputs.items()})
+    if not options.report:
+        return ""
+    clocks = [clock.get(first, Clock()) for first in rank.communicator.hosts]
+    return merge(accounts, clocks, options.barrier).to_json()
 
 
 def merge(accounts: Sequence[Account], clocks: Sequence[Clock], barrier: bool) -> Trace:

@@ -93,7 +93,7 @@ def run(job: Job, place: Place, folder: Path, timeout_s: float) -> Run:
         bundle, form = Path(draft) / "calibration", Form(borders=design.borders)
         plan = write_bundle(cnn.graph, subject.platform, design.mapping, cnn.source, bundle, False, form)
         with place(bundle) as ready:
-            trace = measured(ready.runner, options, timeout_s)
+            (trace,) = measured(ready.runner, options, timeout_s)
     return Run(
         key=job.key,
         device=subject.name,
@@ -123,7 +123,8 @@ def link_samples(bundle: LinkBundle, place: Place, folder: Path, timeout_s: floa
         path = Path(draft) / "calibration"
         bundle.write(path)
         with place(path) as ready:
-            return read(measured(ready.runner, Options(bundle.frames, bundle.warmup, barrier=True), timeout_s))
+            (trace,) = measured(ready.runner, Options(bundle.frames, bundle.warmup, barrier=True), timeout_s)
+            return read(trace)
 
 
 def samples(graph: Graph, plan: Plan, trace: Trace) -> tuple[Sample, ...]:

@@ -1,4 +1,5 @@
-// Frame after frame: start together, fill the inputs, run, keep the outputs, and hand all of it in at the end.
+// Frame after frame: start together, fill the inputs, run, keep the outputs, and hand all of it in at the end. First one
+// at a time and then in a stream, where both are asked for.
 #include <malloc.h>
 #include <sys/mman.h>
 
@@ -99,19 +100,31 @@ static Account run_all(std::vector<Lane>& lanes, const Frames& source, const Opt
     return account;
 }
 
-void run_frames(const Program& program, Rank& rank, const Options& options) {
-    std::optional<Rank> twin;
-    std::vector<Lane> lanes{{&rank, program.make(rank)}};
-    if (options.stream) twin.emplace(rank.communicator, rank.shared), lanes.push_back({&*twin, program.make(*twin)});
-    rank.shared.activity = "reading its input";
-    Footprint& footprint = rank.shared.footprint;
-    std::optional<Frames> source;
-    Footprint::growing(footprint.input, [&] { source.emplace(options.input, options.seed, rank.inputs); });
-    Footprint::growing(footprint.base, forget_code);
+// Frames of one pace, in each of the lanes in turn; returns their trace, on rank 0 and if it is wanted.
+static std::string pass(const Program& program, std::vector<Lane>& lanes, const Frames& source, const Options& options) {
+    Rank& rank = *lanes[0].rank;
     const std::map<int, Exchange> first = compared(rank, options);
     Account account;
-    Footprint::growing(footprint.frames, [&] { account = run_all(lanes, *source, options); });
+    Footprint::growing(rank.shared.footprint.frames, [&] { account = run_all(lanes, source, options); });
     std::map<int, Clock> clocks;
     for (const auto& [other, last] : compared(rank, options)) clocks[other] = {first.at(other), last};
-    hand_in(program, rank, options, account, clocks);
+    return hand_in(program, rank, options, account, clocks);
+}
+
+void run_frames(const Program& program, Rank& rank, const Options& options) {
+    Rank twin(rank.communicator, rank.shared);
+    std::vector<Lane> lanes{{&rank, program.make(rank)}};
+    Footprint& footprint = rank.shared.footprint;
+    std::optional<Frames> source;
+    std::string traces;
+    for (const Options& now : options.passes()) {
+        if (now.stream) lanes.push_back({&twin, program.make(twin)});
+        if (!source) {
+            rank.shared.activity = "reading its input";
+            Footprint::growing(footprint.input, [&] { source.emplace(now.input, now.seed, rank.inputs); });
+            Footprint::growing(footprint.base, forget_code);
+        }
+        traces += pass(program, lanes, *source, now);
+    }
+    if (!traces.empty()) save(options.report, traces);
 }

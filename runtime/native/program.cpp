@@ -11,6 +11,7 @@ static const char* const HELP =
     "Run this CNN on the ranks that mpirun started.\n"
     "  --frames=N      frames to measure (1)        --warmup=W   frames before them (0)\n"
     "  --barrier       start every frame together   --stream     work on one frame while others are on their way\n"
+    "  both of them    first frames that start together, then a stream\n"
     "  --input=FILE.npz   frames, an array for each input of the CNN; without it random ones, of --seed=N\n"
     "  --output=FILE.npz  write the outputs here    --report=FILE.json  write times and memory here\n"
     "  --threads=N, --provider=NAME  instead of the plan's, on every rank\n"
@@ -54,9 +55,15 @@ Options parse(int count, char** words) {
         else if (word == "--bundle") options.bundle = value;
         else throw std::runtime_error("there is no option " + word);
     }
-    if (options.barrier && options.stream) throw std::runtime_error("--barrier and --stream exclude each other");
     if (options.bundle.empty()) options.bundle = own_folder();
     return options;
+}
+
+std::vector<Options> Options::passes() const {
+    if (!barrier || !stream) return {*this};
+    std::vector<Options> found{*this, *this};
+    found[0].stream = found[1].barrier = false;
+    return found;
 }
 
 static std::string one_line(std::string text) {

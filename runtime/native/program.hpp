@@ -10,6 +10,7 @@ struct Options {
     long frames = 1, warmup = 0, threads = 0, seed = 0;  // threads: 0 is the plan's
     bool barrier = false, stream = false;
     std::string input, output, report, provider, bundle;
+    std::vector<Options> passes() const;  // what is asked for, one after the other: frames together, then a stream
 };
 
 Options parse(int count, char** words);

@@ -212,18 +212,18 @@ static std::string report(const std::vector<Handed>& ranks, const std::vector<Cl
            joined(frames) + "]}\n";
 }
 
-void hand_in(const Program& program, Rank& rank, const Options& options, const Account& account,
-             const std::map<int, Clock>& clocks) {
+std::string hand_in(const Program& program, Rank& rank, const Options& options, const Account& account,
+                    const std::map<int, Clock>& clocks) {
     rank.shared.activity = "gathering the results";
     std::vector<Handed> ranks;
     for (const std::string& all : rank.communicator.gather(packed(program, rank, account)))
         ranks.push_back(unpacked(all, options.frames));
-    if (rank.communicator.rank != 0) return;
+    if (rank.communicator.rank != 0) return "";
     std::vector<Clock> by_rank;
     for (int first : rank.communicator.hosts) by_rank.push_back(clocks.count(first) ? clocks.at(first) : Clock());
     std::vector<Kept> outputs;
     for (Handed& handed : ranks)
         for (Kept& kept : handed.outputs) outputs.push_back(std::move(kept));
-    if (!options.report.empty()) save(options.report, report(ranks, by_rank, options.barrier));
     if (!options.output.empty()) save(options.output, npz(outputs));
+    return options.report.empty() ? "" : report(ranks, by_rank, options.barrier);
 }

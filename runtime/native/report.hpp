@@ -15,6 +15,7 @@ struct Account {
     std::vector<std::string> outputs;
 };
 
-// Gather everything on rank 0 and write what was asked for. clocks: on rank 0, of each other host's first rank.
-void hand_in(const Program& program, Rank& rank, const Options& options, const Account& account,
-             const std::map<int, Clock>& clocks);
+// Gather everything on rank 0, which writes the outputs and returns the trace as a line, if they are wanted.
+// clocks: on rank 0, of each other host's first rank.
+std::string hand_in(const Program& program, Rank& rank, const Options& options, const Account& account,
+                    const std::map<int, Clock>& clocks);

@@ -30,10 +30,13 @@ WORST = 5
 
 @dataclass(frozen=True)
 class Row:
-    """One mapping. Seconds and bytes, by model; busy: computing, of all ranks together; memory: the largest rank's,
-    without frames that only the measurement keeps; load: of the machine, the mean of a minute, before it was measured;
-    mapping: as ``front.json`` has it; turn: how often it had been measured before; pace: seconds of a frame of the
-    whole network on the platform's first device just before, not a number where nobody looked."""
+    """One mapping. Seconds and bytes, by model.
+
+    busy: computing, of all ranks together; memory: the largest rank's, without frames that only the measurement keeps
+    load: of the machine, the mean of a minute, before it was measured; mapping: as ``front.json`` has it
+    turn: how often it had been measured before; frames: that counted; pace: seconds of a frame of the whole network on
+    the platform's first device just before, not a number where nobody looked
+    """
 
     network: str
     way: str
@@ -58,6 +61,7 @@ class Row:
     load: float
     mapping: str
     turn: int
+    frames: int = 20
     pace: float = float("nan")
 
 

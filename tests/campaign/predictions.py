@@ -1,19 +1,22 @@
 """Predictions against measurements: latency, period, memory and busy time of many mappings, predicted before they run.
 
     python -m tests.campaign.predictions --platform calibrated/local2.txt [--networks alexnet …] [--mappings 60]
-                                         [--ranks 2 4] [--turns 3] [--frames 20] [--pace] [--out rows.csv]
-                                         [--plot FILE.png] [--measured rows.csv] [--unseen] [OPTION …]
+                                         [--ranks 2 4] [--turns 3] [--frames 20] [--seconds S] [--pace]
+                                         [--out rows.csv] [--traces FOLDER] [--plot FILE.png]
+                                         [--measured rows.csv] [--unseen]
+                                         [--key FILE --known-hosts FILE --python PATH]
 
 For each network so many mappings, in turn random (a device a layer), vertical (stretches of layers), hybrid (stretches,
 and some layers split by channels) and from the front of a short search; each on two or more devices of the platform;
 and besides them the whole network alone on a device of each type.
-Each becomes a bundle that ``dse bench`` runs, here or on hosts: what follows the options goes to ``dse deploy`` and
-``dse bench`` (``--key``, ``--known-hosts``, ``--python``). Prints a line a mapping, then a table: for the analytical
-model, the simulator and the thesis' equations (Eq. 4.7 to 4.10, one coefficient a kind of layer) the mean relative
-error and Spearman's rank correlation, the thesis' own figures, and what misses most. ``--out`` also resumes.
-``--turns`` measures all mappings so often, one turn after the other, so that a machine that becomes slower does not
-favour those that come first; what counts is the median. ``--pace`` runs the network alone just before each mapping, and
-says what is left of the error when the machine's changes of speed are taken out.
+Each becomes a bundle that is benchmarked as ``dse bench`` does it, here or on the platform's hosts, which it gets to by
+``--key``, ``--known-hosts`` and ``--python``; ``--seconds`` takes fewer frames of mappings that are slow. Prints a line
+a mapping, then a table: for the analytical model, the simulator and the thesis' equations (Eq. 4.7 to 4.10, one
+coefficient a kind of layer) the mean relative error and Spearman's rank correlation, the thesis' own figures, and what
+misses most. ``--out`` also resumes; ``--traces`` keeps what happened when. ``--turns`` measures all mappings so often,
+one turn after the other, so that a machine that becomes slower does not favour those that come first; what counts is
+the median. ``--pace`` runs the network alone just before each mapping, and says what is left of the error when the
+machine's changes of speed are taken out.
 ``--measured`` takes mappings and measurements of an earlier call and predicts them anew, by another calibration, say.
 ``--unseen`` predicts each network by what the calibration measured of all other ones, from its ``samples.jsonl``.
 """
@@ -36,6 +39,7 @@ from typing import Any
 from codegen import zoo
 from codegen.bundle import write_bundle
 from dse.calibrate.command import SAMPLES
+from dse.cli_access import Access, placed
 from dse.inputs import Cnn, read_cnn
 from dse.results import compact, from_compact
 from model.coefficients import load
@@ -45,12 +49,14 @@ from model.platform import Platform
 from model.priced import Priced, priced
 from model.simulated import simulated
 from model.spending import COMPUTE, MEMORY
-from runtime.bench import WARMUP, bench
-from runtime.trace import Memory
+from runtime.bench import WARMUP, Bench, bench
+from runtime.deploy.session import OWN_KEY
 from tests.campaign.accuracy import MODELS, OF, Row, draw_plot, misses, table, together
 from tests.campaign.drawings import ALONE, Drawing, alone
 from tests.command import done
 
+LEAST = 5
+"""Frames of a mapping, however long they take."""
 NETWORKS = ("alexnet", "vgg16", "densenet121", "resnet50", "shufflenet")
 
 
@@ -59,36 +65,35 @@ def thesis(graph: Graph, platform: Platform, mapping: Mapping) -> Priced:
     return priced(graph, platform.by_paper(), mapping)
 
 
-def measured(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int, access: list[str]) -> dict[str, Any]:
-    """Run a mapping; what ``dse bench --json`` says."""
+def measured(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int, access: Access) -> Bench:
+    """Run a mapping, frames alone and a stream of them."""
     with tempfile.TemporaryDirectory(prefix="cleave-") as folder:
         bundle = Path(folder) / "predictions"
         write_bundle(cnn.graph, platform, mapping, cnn.source, bundle, force=False)
-        if all(host.address == "localhost" for host in platform.hosts):
-            return json.loads(bench(bundle, frames=frames).to_json())
-        done("deploy", bundle, *access)
-        return json.loads(done("bench", bundle, *access, "--frames", frames, "--json"))
+        with placed(platform, access, OWN_KEY, bundle) as ready:
+            return bench(bundle, frames=frames, runner=ready.runner)
 
 
-def row(
-    drawing: Drawing, platform: Platform, turn: int, number: int, asked: argparse.Namespace, access: list[str]
-) -> Row:
+def row(drawing: Drawing, platform: Platform, turn: int, number: int, asked: argparse.Namespace, access: Access) -> Row:
     """Predict a mapping, run it, and put both beside each other."""
-    cnn, frames, (way, mapping) = drawing.cnn, asked.frames, drawing.mapping(number)
+    cnn, (way, mapping) = drawing.cnn, drawing.mapping(number)
+    slow_s = priced(cnn.graph, platform, mapping).latency_s
+    frames = max(LEAST, min(asked.frames, int(asked.seconds / slow_s)))
     said, load_1 = predicted(cnn, platform, mapping, frames), os.getloadavg()[0]
     _, whole = drawing.mapping(-1)
-    pace = measured(cnn, platform, whole, frames, access)["median_s"] if asked.pace and way != ALONE else math.nan
-    body = measured(cnn, platform, mapping, frames, access)
-    peak = max(Memory(**rank["memory"]).without_input(rank["peak_bytes"]) for rank in body["ranks"])
-    busy = sum(rank["compute_s"] for rank in body["ranks"])
-    seen = {f"measured_{of}": x for of, x in zip(OF, (body["median_s"], body["period_s"], peak, busy), strict=True)}
+    pace = measured(cnn, platform, whole, frames, access).median_s if asked.pace and way != ALONE else math.nan
+    found = measured(cnn, platform, mapping, frames, access)
+    if asked.traces:
+        (asked.traces / f"{cnn.graph.name}-{turn}-{number}.jsonl").write_text(found.to_lines(), encoding="utf-8")
+    seen = {f"measured_{of}": x for of, x in zip(OF, _seen(found), strict=True)}
     return Row(
         network=cnn.graph.name,
         way=way,
         number=number,
-        ranks=len(body["ranks"]),
+        ranks=len(found.ranks),
         load=load_1,
         turn=turn,
+        frames=frames,
         pace=pace,
         mapping=json.dumps(compact(cnn.graph, mapping), separators=(",", ":")),
         **said,
@@ -96,10 +101,10 @@ def row(
     )
 
 
-def again(cnn: Cnn, platform: Platform, row: Row, frames: int) -> Row:
+def again(cnn: Cnn, platform: Platform, row: Row) -> Row:
     """The same measurement with other predictions."""
     mapping = from_compact(cnn.graph, json.loads(row.mapping))
-    return replace(row, **predicted(cnn, platform, mapping, frames))
+    return replace(row, **predicted(cnn, platform, mapping, row.frames))
 
 
 def predicted(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int) -> dict[str, float]:
@@ -118,13 +123,20 @@ def _figures(price: Priced) -> list[float]:
     return [price.latency_s, price.period_s, memory, busy]
 
 
-def unseen(network: str, platform: Path, folder: Path, access: list[str]) -> Platform:
+def _seen(found: Bench) -> list[float]:
+    peaks = [rank.memory.without_input(rank.peak_bytes) for rank in found.ranks if rank.memory]
+    return [found.median_s, found.period_s or math.nan, max(peaks), sum(rank.compute_s for rank in found.ranks)]
+
+
+def unseen(network: str, platform: Path, folder: Path, access: Access) -> Platform:
     """The platform as the calibration would have it if it had not measured a network."""
     (sets,) = {tuple(load(d.coefficients).measured["networks"]) for d in Platform.from_file(str(platform)).devices}
     folder.mkdir()
     copy(platform.parent / SAMPLES, folder)
     cnns = [word for name in sets if name != network for word in ("--cnn", f"zoo:{name}")]
-    done("calibrate", *cnns, "--out", folder, *access)
+    key = ["--key", access.key] if access.key else []
+    known = [word for file in access.known_hosts for word in ("--known-hosts", file)]
+    done("calibrate", *cnns, "--platform", platform, "--out", folder, *key, *known, "--python", access.python)
     return Platform.from_file(str(folder / platform.name))
 
 
@@ -163,16 +175,24 @@ def main() -> None:
     parser.add_argument("--ranks", nargs=2, type=int, default=[2, 4], metavar=("LEAST", "MOST"))
     parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("--frames", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="that frames of one mapping may take together")
     parser.add_argument("--pace", action="store_true", help="the network alone before each mapping")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="all figures, as CSV; what is in it is not measured again")
+    parser.add_argument("--traces", type=Path, help="folder for traces, one file a measurement")
     parser.add_argument("--measured", type=Path, help="rows of an earlier call, to predict again")
     parser.add_argument("--unseen", action="store_true", help="each network by what was measured of the others")
     parser.add_argument("--plot", type=Path, metavar="FILE.png")
-    asked, access = parser.parse_known_args()
+    parser.add_argument("--key", type=Path)
+    parser.add_argument("--known-hosts", type=Path, nargs="*", default=[])
+    parser.add_argument("--python", default="python3")
+    asked = parser.parse_args()
     if asked.measured and not asked.measured.is_file():
         parser.error(f"there is no file {asked.measured}")
-    platform, access = Platform.from_file(asked.platform), ["--platform", asked.platform, *access]
+    if asked.traces:
+        asked.traces.mkdir(exist_ok=True)
+    platform = Platform.from_file(asked.platform)
+    access = Access(known_hosts=asked.known_hosts, key=asked.key, python=asked.python)
     cnns = {name: read_cnn(f"zoo:{name}", [], False) for name in asked.networks}
     rows = read(asked.out)
     with tempfile.TemporaryDirectory(prefix="cleave-") as folder:
@@ -180,7 +200,7 @@ def main() -> None:
               for n in cnns}  # fmt: skip
         if asked.measured:
             earlier = [r for r in read(asked.measured) if r.network in cnns]
-            new = (again(cnns[r.network], of[r.network], r, asked.frames) for r in earlier)
+            new = (again(cnns[r.network], of[r.network], r) for r in earlier)
         else:
             drawings = {name: Drawing(cnn, platform, asked.ranks, asked.seed) for name, cnn in cnns.items()}
             known = {(r.network, r.turn, r.number) for r in rows}

@@ -20,7 +20,7 @@ from codegen.verify import verify
 from model.load import load
 from model.mapping import Mapping
 from runtime import compiling
-from runtime.bench import bench
+from runtime.bench import bench, traces
 from runtime.compiling import LIBRARY, program
 from runtime.errors import CleaveError
 from runtime.frames import save_npz
@@ -131,38 +131,42 @@ def test_a_stream_gives_the_same_answers(frames: int, tmp_path: Path) -> None:
     given = np.random.default_rng(0).standard_normal((frames, 1, 3, 8, 8)).astype(np.float32)
     save_npz(str(tmp_path / "in.npz"), {tiny.DATA: given})
     answers = []
-    for stream in (False, True):
-        out = str(tmp_path / f"{stream}.npz")
-        run(made.bundle, Options(frames, 2, input=str(tmp_path / "in.npz"), output=out, stream=stream))
+    for barrier, stream in ((False, False), (False, True), (True, True)):
+        out = str(tmp_path / "out.npz")
+        run(made.bundle, Options(frames, 2, barrier, str(tmp_path / "in.npz"), out, stream=stream))
         with np.load(out) as file:
             answers.append(file["out.0"])
     assert answers[0].shape == (frames, 1, 4, 6, 6)
-    assert np.array_equal(*answers)
+    assert all(np.array_equal(answer, answers[0]) for answer in answers)
 
 
 def test_the_report_is_that_of_the_python_programs(tmp_path: Path) -> None:
-    """The same spans of the same frames, in the same order, of the same devices."""
-    traces = []
+    """The same spans of the same frames, in the same order, of the same devices; of frames alone, then of a stream."""
+    found = []
     for made in (tiny.channels(tmp_path / "py"), cpp(tiny.channels(tmp_path / "cpp"))):
         report = tmp_path / "report.json"
-        run(made.bundle, Options(frames=2, warmup=1, barrier=True, report=str(report)))
-        traces.append(Trace.from_json(report.read_text()))
-    python, native = (
-        [[(s.rank, s.kind, s.name, s.peer, s.tag, s.size_bytes) for s in frame] for frame in t.frames] for t in traces
-    )
+        run(made.bundle, Options(frames=2, warmup=1, barrier=True, stream=True, report=str(report)))
+        found.append(traces(report.read_text(), "report.json"))
+    python, native = ([_what(trace) for trace in each] for each in found)
     assert native == python
-    known = [[(u.rank, u.device, u.provider, u.threads, u.reads, u.writes) for u in t.ranks] for t in traces]
-    assert known[0] == known[1]
-    for frame in traces[1].frames:
+    assert [trace.barrier for trace in found[1]] == [True, False]
+    for frame in found[1][0].frames:
         assert all(-10 < s.start_s <= s.stop_s < 10 for s in frame)
         assert [s.stop_s for s in frame if s.kind == INPUT] == [0]
-    assert all(b.peak_bytes < a.peak_bytes for a, b in zip(traces[0].ranks, traces[1].ranks, strict=True))
-    assert all(u.processor_s > 0 and u.conditions for u in traces[1].ranks)
-    for usage in traces[1].ranks:
+    python_ranks, ranks = (each[0].ranks for each in found)
+    assert all(b.peak_bytes < a.peak_bytes for a, b in zip(python_ranks, ranks, strict=True))
+    assert all(u.processor_s > 0 and u.conditions for u in ranks)
+    for usage in ranks:
         assert usage.memory is not None
         assert 2**20 < usage.memory.base_bytes < usage.peak_bytes
         assert (usage.memory.segments_bytes > 2**20) == (usage.rank > 0)
         assert usage.memory.buffers_bytes >= 768
+
+
+def _what(trace: Trace) -> object:
+    """All of a trace but its times and sizes."""
+    spans = [[(s.rank, s.kind, s.name, s.peer, s.tag, s.size_bytes) for s in frame] for frame in trace.frames]
+    return trace.barrier, spans, [(u.rank, u.device, u.provider, u.threads, u.reads, u.writes) for u in trace.ranks]
 
 
 def test_a_bundle_can_be_timed(tmp_path: Path) -> None:

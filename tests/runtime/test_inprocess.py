@@ -13,6 +13,7 @@ import pytest
 
 from codegen.verify import run_whole
 from runtime.aligned import ALIGNMENT
+from runtime.bench import traces
 from runtime.errors import CleaveError
 from runtime.frames import random_frame, save_npz
 from runtime.inprocess import InProcessCommunicator, World, run_in_process
@@ -55,10 +56,14 @@ def test_random_frames_are_those_of_the_seed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("frames", "warmup"), [(1, 0), (2, 1), (7, 0), (7, 3)])
 def test_a_stream_gives_what_single_frames_give(make, frames: int, warmup: int, tmp_path: Path) -> None:
     tiny = make(tmp_path)
-    alone, stream = (outputs(tiny, frames=frames, warmup=warmup, stream=stream) for stream in (False, True))
+    alone, *others = (
+        outputs(tiny, frames=frames, warmup=warmup, stream=stream, barrier=barrier)
+        for stream, barrier in ((False, True), (True, False), (True, True))
+    )
     for name, wanted in alone.items():
         assert len(wanted) == frames
-        np.testing.assert_array_equal(stream[name], wanted)
+        for stream in others:
+            np.testing.assert_array_equal(stream[name], wanted)
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (), (0, 3), (1,)])
@@ -117,6 +122,22 @@ def test_the_parts_of_the_memory_are_those_of_the_plan(tmp_path: Path) -> None:
         buffers.append([u.memory.buffers_bytes for u in trace.ranks if u.memory])
     assert buffers[0] == [768 + ALIGNMENT, 768 + 720 + 432 + 576 + 4 * ALIGNMENT, 768 + 576 + 2 * ALIGNMENT]
     assert buffers[1] == [2 * size_bytes for size_bytes in buffers[0]]
+
+
+def test_both_passes_are_what_each_of_them_is(tmp_path: Path) -> None:
+    """One run that reports first frames alone, then a stream, which alone has a second set of buffers."""
+    tiny, report = channels(tmp_path), tmp_path / "r.json"
+    found = []
+    for paces in ({"barrier": True, "stream": True}, {"barrier": True}, {"stream": True}):
+        run_in_process(str(tiny.bundle), Options(frames=3, warmup=2, report=str(report), **paces))
+        found.append([_what(trace) for trace in traces(report.read_text(), "r.json")])
+    assert found[0] == found[1] + found[2]
+
+
+def _what(trace: Trace) -> object:
+    """All of a trace but its times."""
+    spans = [[(s.rank, s.kind, s.name, s.peer, s.tag, s.size_bytes) for s in frame] for frame in trace.frames]
+    return trace.barrier, [u.memory and u.memory.buffers_bytes for u in trace.ranks], spans
 
 
 def test_without_barriers_frames_share_one_clock(tmp_path: Path) -> None:
@@ -189,6 +210,7 @@ FETCHING = """
 from mmap import PAGESIZE
 import numpy as np
 from runtime.aligned import ALIGNMENT
+from runtime.bench import traces
 from runtime.inprocess import InProcessCommunicator, World
 from runtime.options import Options
 from runtime.rank import Place, Rank

@@ -19,10 +19,10 @@ def test_a_bundle_made_before_there_were_images_is_not_told_of_them() -> None:
     assert not any(word.startswith(("--mean", "--scale", "--channels")) for word in ALL.arguments())
 
 
-def test_a_stream_has_no_barriers(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        parse(["--stream", "--barrier"])
-    assert "not allowed with" in capsys.readouterr().err
+def test_frames_that_start_together_come_before_a_stream() -> None:
+    one, other = Options(5, 2, barrier=True, seed=3), Options(5, 2, stream=True, seed=3)
+    assert parse(["--stream", "--barrier", "--frames=5", "--warmup=2", "--seed=3"]).passes == [one, other]
+    assert (one.passes, other.passes, Options().passes) == ([one], [other], [Options()])
 
 
 @pytest.mark.parametrize(
