@@ -19,7 +19,7 @@ from model.costs import CostArrays, Floats
 from model.events import Tasks
 from model.history import History, Log, link, put, take_out
 from model.lowering import Messages, Room, Shards, messages
-from model.simulation import SEND, STAGES, ticks
+from model.simulation import ATTEND, SEND, ticks
 from model.spending import seconds_of, share_of
 
 READER, WRITER, DIRTY, CHANGE, TASK, KIND, COUNT, SPENT = range(8)
@@ -85,7 +85,7 @@ def empty(g: GraphArrays, c: CostArrays, most: NDArray[np.int64], reader: int, w
     base = np.concatenate(([0], np.cumsum(most)))
     task = np.repeat(np.arange(len(most)), most)
     makes = np.diff(g.tensor_ptr)
-    width = 1 + makes * n_devices * STAGES
+    width = 1 + makes * n_devices * c.stages
     number = np.cumsum(width[task]) - width[task]
     slots = most[g.tensor_task]
     slot = np.cumsum(slots) - slots
@@ -109,7 +109,7 @@ def empty(g: GraphArrays, c: CostArrays, most: NDArray[np.int64], reader: int, w
         spent=np.zeros(len(task), np.int64),
         paid=np.zeros(len(of) * n_devices, np.int64),
         slot=slot.astype(i),
-        first=(number[shard] + 1 + nth[of] * n_devices * STAGES).astype(i),
+        first=(number[shard] + 1 + nth[of] * n_devices * c.stages).astype(i),
         reader=np.full(len(of) * n_devices, -1, i),
         size=np.zeros(len(of) * n_devices),
         waiting=np.zeros(n_devices, i),
@@ -231,7 +231,7 @@ def _link_segment(g: GraphArrays, c: CostArrays, b: Board, head: int) -> int:
     put(b.history, b.number[ix(head)], -1, duration, -1)
     edge, following = 2 * b.number[ix(head)], b.after[ix(shard)]
     if b.sends[ix(shard)] > 0:
-        edge = _link_messages(g, b, shard, edge)
+        edge = _link_messages(g, c, b, shard, edge)
     link(b.history, edge, -1 if following < 0 else b.number[ix(following)])
     return following
 
@@ -248,14 +248,16 @@ def _ticks_in(g: GraphArrays, c: CostArrays, b: Board, shard: int, head: int, sp
 
 
 @inlined
-def _link_messages(g: GraphArrays, b: Board, shard: int, edge: int) -> int:
-    """A shard hands over its messages one after the other; returns the edge to what follows."""
+def _link_messages(g: GraphArrays, c: CostArrays, b: Board, shard: int, edge: int) -> int:
+    """A shard hands over its messages, then attends to them, one after the other; returns the edge to what follows."""
     task, n_devices = b.task[ix(shard)], len(b.scope)
-    for tensor in range(g.tensor_ptr[ix(task)], g.tensor_ptr[ix(task + 1)]):
-        slot = b.slot[ix(tensor)] + shard - b.shards.ptr[ix(task)]
-        for device in range(n_devices):
-            if b.reader[ix(slot * n_devices + device)] >= 0:
-                send = b.first[ix(slot)] + STAGES * device + SEND
-                link(b.history, edge, send)
-                edge = 2 * send
+    for stage in range(c.stages):
+        if stage in (SEND, ATTEND):
+            for tensor in range(g.tensor_ptr[ix(task)], g.tensor_ptr[ix(task + 1)]):
+                slot = b.slot[ix(tensor)] + shard - b.shards.ptr[ix(task)]
+                for device in range(n_devices):
+                    if b.reader[ix(slot * n_devices + device)] >= 0:
+                        following = b.first[ix(slot)] + c.stages * device + stage
+                        link(b.history, edge, following)
+                        edge = 2 * following
     return edge

@@ -12,7 +12,7 @@ from model.critical import Stretch
 from model.platform import Platform
 from model.script import Script
 from model.simulated import SEGMENT, Events, play
-from model.simulation import ENTER, LEAVE, SEND, TICK_S
+from model.simulation import ATTEND, ENTER, LEAVE, SEND, TICK_S
 
 COMPUTE, RECEIVE, HAND_OVER, TRANSFER, LATENCY = "compute", "receive", "hand over", "transfer", "latency"
 """Categories of what is on a critical path: three that take a device, two of messages on links."""
@@ -52,7 +52,7 @@ def held(script: Script, platform: Platform, events: Events, path: list[Stretch]
 def _parts(script: Script, platform: Platform, names: list[str], e: Events, stretch: Stretch) -> Iterator[Held]:
     frame, task = divmod(stretch.row, e.n)
     kind, ticks = int(e.kind[task]), stretch.stop - stretch.start
-    if kind in (SEGMENT, SEND):
+    if kind in (SEGMENT, SEND, ATTEND):
         where = platform.devices[int(e.device[task])].name
         received = int(e.start[frame, task] + e.receive[task])
         first = min(max(received - stretch.start, 0), ticks)

@@ -146,6 +146,7 @@ class UnitCost:
     gap_s: of the link, between two messages; 0: unknown, like the four before
     late_s, late_s_per_byte: of a message: it is noticed later than it came, see ``runtime.communicator.wait``
     wake_s, wake_s_per_byte: of a message: what is computed with it takes longer, for caches are cold after a wait
+    attend_s_per_byte: of a message to another host: processor time that sending it takes while it is leaving
     kernels: measured layers by signature (``model.signature``); they come before what ``layers`` says
     gains:   seconds that an edge inside a segment saves, of measured edges, by ``signature.edge_name``
     gain_parts: what other edges save, by pair of kinds (``pair``): as a part of what the shorter of both layers takes
@@ -182,6 +183,7 @@ class UnitCost:
     late_s_per_byte: float = 0.0
     wake_s: float = 0.0
     wake_s_per_byte: float = 0.0
+    attend_s_per_byte: float = 0.0
     memory_kinds: dict[str, float] = field(default_factory=dict)
     memory_opening: float = 0.0
     memory_passed: float = 0.0
@@ -266,7 +268,7 @@ def _plain(cost: LayerCost) -> LayerCost:
 
 MESSAGES = (
     *("send_s", "send_s_per_byte", "receive_s", "receive_s_per_byte", "gap_s"),
-    *("late_s", "late_s_per_byte", "wake_s", "wake_s_per_byte"),
+    *("late_s", "late_s_per_byte", "wake_s", "wake_s_per_byte", "attend_s_per_byte"),
 )
 """Fields of ``UnitCost`` that tell what messages cost a device."""
 

@@ -45,6 +45,8 @@ class CostArrays(NamedTuple):
     send, receive: (D, 2) seconds of a device for a message, and for a byte of it; wake: (D, 2) those of ``receive``
                    by which what it computes takes longer
     gap: (D,) seconds of a device's link for a message
+    attend: (D, D) seconds of a device for a byte while it leaves; stages: how many tasks a message has in
+            ``model.simulation``, which is one less where these are 0
     eager: (D, D) bytes of the largest message that leaves before its receiver is ready for it
     memory: (D, 6) resident bytes a byte of ACTIVE tensors and of a BUFFER, bytes of a RANK and of each SESSION, and a
             byte of the weights that are there TWICE while sessions are opened, and of what segments PASS on
@@ -65,6 +67,8 @@ class CostArrays(NamedTuple):
     receive: Floats
     wake: Floats
     gap: Floats
+    attend: Floats
+    stages: int
     eager: Floats
     memory: Floats
     communication_w: Floats
@@ -98,6 +102,8 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         receive=np.array([_receive(u) for u in units]),
         wake=np.array([[u.wake_s, u.wake_s_per_byte] for u in units]),
         gap=np.array([u.gap_s for u in units]),
+        attend=(attend := _attend(platform, units)),
+        stages=4 if attend.any() else 3,
         eager=_eager(platform),
         memory=np.array([_memory(u) for u in units]),
         communication_w=np.array(
@@ -114,6 +120,12 @@ def _receive(unit: coefficients.UnitCost) -> list[float]:
         unit.receive_s + unit.late_s + unit.wake_s,
         unit.receive_s_per_byte + unit.late_s_per_byte + unit.wake_s_per_byte,
     ]
+
+
+def _attend(platform: Platform, units: list[coefficients.UnitCost]) -> Floats:
+    """``(D, D)`` seconds a byte. Nothing within a host, where the receiver copies."""
+    host, own = np.array([d.host for d in platform.devices]), np.array([u.attend_s_per_byte for u in units])
+    return np.where(host[:, None] == host, 0.0, own[:, None])
 
 
 def _memory(unit: coefficients.UnitCost) -> list[float]:

@@ -2,8 +2,9 @@
 
 A rank that waits polls briefly and then sleeps (``runtime.communicator.wait``), so it notices a message after it has
 come; and what it computes then takes longer than it would if the rank had computed all the time: its caches are cold,
-its processor has slept. Both are fitted apart from computing, each as seconds a message and seconds a byte; they are
-what is left between measured times and those that are predicted without them.
+its processor has slept. What it computes while a message of its own leaves for another host takes longer, too: kernel
+and MPI take the processor. All are fitted apart from computing, as seconds a message and seconds a byte; they are what
+is left between measured times and those that are predicted without them.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Waiting:
     late_s_per_byte: float = 0.0
     wake_s: float = 0.0
     wake_s_per_byte: float = 0.0
+    attend_s_per_byte: float = 0.0
 
 
 def fit_waiting(
@@ -46,20 +48,25 @@ def fit_waiting(
     units: Mapping[str, UnitCost],
     links: LinkCosts,
     types: Mapping[str, str],
+    hosts: Mapping[str, str],
 ) -> dict[str, Waiting]:
-    """By type of device. units: device → what it computes at; types: device → its type, as ``links`` has them"""
-    late, wake = _by_type(_late(runs, links, types), types), _by_type(_woken(runs, networks, units), types)
-    return {name: Waiting(*_line(late[name]), *_line(wake[name])) for name in dict.fromkeys(types.values())}
+    """By type of device.
+
+    units: device → what it computes at; types: device → its type, as ``links`` has them; hosts: device → its host
+    """
+    late = _by_type(_late(runs, links, types), types)
+    longer = _by_type(_longer(runs, networks, units, _Wires(links, hosts)), types)
+    return {name: Waiting(*_fitted(late[name], 2), *_fitted(longer[name], 3)) for name in dict.fromkeys(types.values())}
 
 
-Row = tuple[str, int, float, float]
-"""Device, bytes, how many messages, seconds more than predicted."""
+Row = tuple[str, tuple[float, ...]]
+"""Device; then how many messages, bytes …, and seconds more than predicted."""
 
 
-def _by_type(rows: Sequence[Row], types: Mapping[str, str]) -> dict[str, list[tuple[int, float, float]]]:
-    found = defaultdict[str, list[tuple[int, float, float]]](list)
-    for device, *row in rows:
-        found[types[device]].append(tuple(row))  # type: ignore[arg-type]
+def _by_type(rows: Sequence[Row], types: Mapping[str, str]) -> dict[str, list[tuple[float, ...]]]:
+    found = defaultdict[str, list[tuple[float, ...]]](list)
+    for device, figures in rows:
+        found[types[device]].append(figures)
     return found
 
 
@@ -69,12 +76,14 @@ def _late(runs: Sequence[Run], links: LinkCosts, types: Mapping[str, str]) -> li
     for message in (message for run in runs for message in run.arrivals):
         alone_s = one_way_s(links, types, message.source, message.target, message.size_bytes)
         late_s = 0.0 if message.took_s is None else message.took_s - alone_s
-        found.append((message.target, message.size_bytes, 1.0, late_s))
+        found.append((message.target, (1.0, message.size_bytes, late_s)))
     return found
 
 
-def _woken(runs: Sequence[Run], networks: Mapping[str, Network], units: Mapping[str, UnitCost]) -> list[Row]:
-    """Segments that wait for messages."""
+def _longer(
+    runs: Sequence[Run], networks: Mapping[str, Network], units: Mapping[str, UnitCost], wires: _Wires
+) -> list[Row]:
+    """Segments that wait for messages (how many, of how many bytes), or are computed while some leave (bytes)."""
     found: list[Row] = []
     for run in runs:
         network, sizes = networks[run.network], defaultdict[int, list[int]](list)
@@ -83,23 +92,55 @@ def _woken(runs: Sequence[Run], networks: Mapping[str, Network], units: Mapping[
             if message.sample is not None:
                 sizes[message.sample].append(message.size_bytes)
         clocks = {name: Clock(network, units[name]) for name in {sample.device for sample in run.samples}}
-        for index, of in sizes.items():
-            sample = run.samples[index]
-            more_s = sample.time_s - clocks[sample.device].seconds(sample.parts, divided)
-            found.append((sample.device, sum(of), float(len(of)), more_s))
+        leaving = wires.leaving(run)
+        for index, sample in enumerate(run.samples):
+            if sizes[index] or leaving[index]:
+                more_s = sample.time_s - clocks[sample.device].seconds(sample.parts, divided)
+                found.append((sample.device, (len(sizes[index]), sum(sizes[index]), leaving[index], more_s)))
     return found
 
 
-def _line(rows: Sequence[tuple[int, float, float]]) -> tuple[float, float]:
-    """Seconds a message and a byte, neither negative; 0 where too little was seen. Far off counts less."""
+@dataclass(frozen=True)
+class _Wires:
+    """Links between hosts. hosts: by device"""
+
+    links: LinkCosts
+    hosts: Mapping[str, str]
+
+    def leaving(self, run: Run) -> list[float]:
+        """Bytes that leave for other hosts while each segment is computed: one message after the other, at the link's
+        rate, from when it is handed over.
+        """
+        found, free = [0.0] * len(run.samples), defaultdict[str, float](float)
+        away = [m for m in run.arrivals if m.sent_s is not None and self.hosts[m.source] != self.hosts[m.target]]
+        for message in sorted(away, key=lambda m: m.sent_s or 0.0):
+            rate, host = self._rate(message.source, message.target), self.hosts[message.source]
+            begin = max(message.sent_s or 0.0, free[host])
+            free[host] = begin + message.size_bytes / rate
+            for index, sample in enumerate(run.samples):
+                if sample.device == message.source and sample.begin_s is not None:
+                    together = min(free[host], sample.begin_s + sample.time_s) - max(begin, sample.begin_s)
+                    found[index] += rate * max(together, 0.0)
+        return found
+
+    def _rate(self, source: str, target: str) -> float:
+        """Bytes a second; of a pair that was not measured the least of those that were."""
+        away = [p for p in self.links.paths if self.hosts[p.source] != self.hosts[p.target]]
+        paths = [p for p in away if (p.source, p.target) == (source, target)] or away
+        return min(path.bandwidth_bytes_per_s.value for path in paths)
+
+
+def _fitted(rows: Sequence[tuple[float, ...]], columns: int) -> tuple[float, ...]:
+    """Seconds a message, then seconds a byte, none negative; 0 where too little was seen. Far off counts less."""
     if len(rows) < LEAST:
-        return 0.0, 0.0
-    size, count, seconds = np.array(rows, dtype=np.float64).T
-    a, weight = np.stack([count, size * SCALE], axis=1), np.ones(len(rows))
+        return (0.0,) * columns
+    table = np.array(rows, dtype=np.float64)
+    scale = np.array([1.0] + [SCALE] * (columns - 1))
+    a, seconds, weight = table[:, :-1] * scale, table[:, -1], np.ones(len(rows))
     for _ in range(ROUNDS):
         x = nonnegative(sparse.csr_matrix(a * weight[:, None]), seconds * weight)
         weight = _believed(np.abs(a @ x - seconds))
-    return float(x[0]), float(x[1] * SCALE)
+    return tuple((x * scale).tolist())
 
 
 def _believed(off: Floats) -> Floats:

@@ -35,13 +35,14 @@ from model.costs import CostArrays
 from model.history import Log, link, put, take_out
 from model.lowering import Shards, held_axis, needed, place_ends, touches, widen
 from model.simulation import (
+    ATTEND,
     ENTER,
     LEAVE,
     LONGEST_S,
     SEND,
-    STAGES,
     TICK_S,
     UNCOUNTABLE,
+    attend_ticks,
     enter_ticks,
     leave_ticks,
     receive_ticks,
@@ -254,7 +255,7 @@ def _send(c: CostArrays, b: Board, shard: int, slot: int, device: int, size: flo
     """A message to a device, where one shard is the first to wait for it."""
     h, source, message = b.history, b.shards.device[ix(shard)], slot * len(b.scope) + device
     _spend(b, b.paid, message, 2 * (size / c.bandwidth[ix(source), ix(device)] + c.latency[ix(source), ix(device)]))
-    first = b.first[ix(slot)] + STAGES * device
+    first = b.first[ix(slot)] + c.stages * device
     put(h, first + SEND, -1, send_ticks(c, source, size), -1)
     put(
         h,
@@ -264,6 +265,8 @@ def _send(c: CostArrays, b: Board, shard: int, slot: int, device: int, size: flo
         ticks(c.latency[ix(source), ix(device)]),
     )
     put(h, first + ENTER, c.enter[ix(source), ix(device)], enter_ticks(c, source, device, size), -1)
+    if c.stages > ATTEND:
+        put(h, first + ATTEND, -1, attend_ticks(c, source, device, size), -1)
     link(h, 2 * (first + SEND) + 1, first + LEAVE)
     link(h, 2 * (first + LEAVE), first + ENTER)
     link(h, 2 * (first + ENTER), b.number[ix(reader)])
@@ -280,9 +283,9 @@ def _send(c: CostArrays, b: Board, shard: int, slot: int, device: int, size: flo
 @inlined
 def _drop(c: CostArrays, b: Board, shard: int, slot: int, device: int) -> None:
     """There is a message no more."""
-    message, first = slot * len(b.scope) + device, b.first[ix(slot)] + STAGES * device
+    message, first = slot * len(b.scope) + device, b.first[ix(slot)] + c.stages * device
     _spend(b, b.paid, message, 0.0)
-    for stage in range(STAGES):
+    for stage in range(c.stages):
         take_out(b.history, first + stage)
     b.sends[ix(shard)] -= 1
     mark(b, shard)

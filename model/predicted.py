@@ -97,7 +97,7 @@ class _Rank:
         reader = self._reader(step)
         if isinstance(following, Recv) and self._reader(following) == reader:
             return max(now, int(e.stop[frame, self._handed(step) + ENTER]))
-        return int(e.start[frame, reader] + e.receive[reader])
+        return int(e.start[frame, reader] - e.held_up[frame, reader] + e.receive[reader])
 
     def _reader(self, step: Recv) -> int:
         """The task that waits for a message first."""

@@ -64,6 +64,7 @@ class Sample:
     network: name of the graph
     parts:   what the segment computes, in order
     times_s: seconds of each measured frame, in order; those before them, which warm up, are left out
+    begin_s: when in a frame it begins, median; None: unknown
     """
 
     kind: str
@@ -71,6 +72,7 @@ class Sample:
     network: str
     parts: tuple[PartOf, ...]
     times_s: tuple[float, ...]
+    begin_s: float | None = None
 
     @property
     def time_s(self) -> float:
@@ -120,6 +122,7 @@ class Arrival:
     sample:  index of the first segment that its receiver computes after it, among the samples; None: there is none
     took_s:  median over frames: from when the sender hands it over until the receiver has it; None: the receiver did
              not wait for it yet when it was sent, in most frames
+    sent_s:  when in a frame its sender hands it over, median; None: unknown
     """
 
     source: str
@@ -127,6 +130,7 @@ class Arrival:
     size_bytes: int
     sample: int | None
     took_s: float | None
+    sent_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from model.graph import Graph
 from model.mapping import Mapping
 from model.platform import Platform
 from model.priced import Priced, booked, priced
-from model.simulation import ENTER, LEAVE, LONGEST_S, SEND, STAGES, TICK_S, Stage
+from model.simulation import ATTEND, ENTER, LEAVE, LONGEST_S, SEND, TICK_S, Stage
 from runtime.errors import CleaveError
 
-SEGMENT, END = STAGES, STAGES + 1
+SEGMENT, END = ATTEND + 1, ATTEND + 2
 """Kinds of tasks besides those of a message: a segment, and the end of a device's frame in a stream."""
 
 Ticks = NDArray[np.int64]
@@ -29,7 +29,7 @@ Ticks = NDArray[np.int64]
 class Events:
     """When everything happened in some frames: ``F`` frames of ``n`` tasks, ``S`` shards, ``M`` messages. In ticks.
 
-    kind:    (n,) SEGMENT, SEND, LEAVE, ENTER or END
+    kind:    (n,) SEGMENT, SEND, LEAVE, ENTER, ATTEND or END
     device:  (n,) whose program has the task; of the two tasks on links, the message's sender
     message: (n,) that a task is about; -1: none
     receive: (n,) of a segment's time, what receiving its messages takes the device, before it computes
@@ -52,10 +52,11 @@ class Events:
         shards, sent = len(case.shards.device), case.sent
         segment, handed = stage.segment[:shards].astype(np.int64), stage.handed[:sent].astype(np.int64)
         programs = np.flatnonzero(stage.last >= 0) if frames > 1 else np.zeros(0, dtype=np.int64)
-        n = int(max(segment.max(), handed.max(initial=0) + (ENTER if sent else 0))) + 1
+        stages = case.costs.stages
+        n = int(max(segment.max(), handed.max(initial=0) + (stages - 1 if sent else 0))) + 1
         kind, device, message = (np.full(n + len(programs), value) for value in (SEGMENT, -1, -1))
         device[segment] = case.shards.device
-        for stage_of_message in (SEND, LEAVE, ENTER):
+        for stage_of_message in range(stages):
             kind[handed + stage_of_message] = stage_of_message
             message[handed + stage_of_message] = np.arange(sent)
             device[handed + stage_of_message] = case.shards.device[case.messages.shard[:sent]]
@@ -93,12 +94,27 @@ class Events:
         found[:, self.handed + ENTER] = self.start[:, leave] + self.stage.tasks.lag[leave]
         return found
 
+    @cached_property
+    def held_up(self) -> Ticks:
+        """(F, n) by how much later a segment that computes begins because its device attends to what it has sent."""
+        tasks, enter, attended = self.stage.tasks, self.handed + ENTER, np.zeros(self.n, dtype=np.int64)
+        for device in range(len(self.stage.last)):
+            since = 0
+            for task in np.flatnonzero(self.device == device):
+                since += int(tasks.duration[task]) if self.kind[task] == ATTEND else 0
+                if self.kind[task] == SEGMENT:
+                    attended[task], since = since * int(tasks.duration[task] > self.receive[task]), 0
+        came = np.zeros((self.frames, self.n), dtype=np.int64)
+        for frame in range(self.frames):
+            np.maximum.at(came[frame], tasks.to[2 * enter], self.stop[frame, enter])
+        return np.asarray(np.minimum(attended, np.maximum(self.start - came, 0)))
+
     def work_s(self, device: int) -> tuple[float, float]:
         """Seconds of a frame in which a device computes, and in which it hands over and receives messages."""
         duration, mine = self.stage.tasks.duration[: self.n], self.device == device
         segments, receive = duration[mine & (self.kind == SEGMENT)].sum(), self.receive[mine].sum()
         messages = receive + duration[mine & (self.kind == SEND)].sum()
-        return float((segments - receive) * TICK_S), float(messages * TICK_S)
+        return float((segments - receive + self.held_up[0, mine].sum()) * TICK_S), float(messages * TICK_S)
 
     def path(self, since: int = 0) -> list[Stretch]:
         """The critical path to the end, from a time on."""

@@ -4,7 +4,9 @@ Tasks are what ranks and links do. A device works through its program, a straigh
 (see ``model.planning``) needs, computes it, and hands over what it sends. A message then occupies the sender's link
 and, ``latency`` later, the receiver's, each first come, first served; it is cut through, so free links take the time
 of one. Its costs are those of LogGP (Alexandrov et al., 1995): latency L, processor time o on both sides, a gap g of
-the link between messages and G for each byte; o and g are 0 where they were not measured.
+the link between messages and G for each byte; o and g are 0 where they were not measured. While it leaves for another
+host its sender's processor attends to it, too: kernel and MPI cut it into packets. What the device computes is later by
+that, unless it waits longer anyway.
 
 Frames in a stream follow one another as ``runtime.loop`` has it, with two sets of buffers: a device begins a frame
 when it is done with the last one and all that it sent in the frame before that has arrived, and a message that is
@@ -29,12 +31,12 @@ from model.spending import COMMUNICATE, COMPUTE, Ledger, join, settle, spend
 
 TICK_S, TICKS = 1e-15, 1e15
 """Seconds of a tick, ticks of a second."""
-LONGEST_S = 9000.0
+LONGEST_S = 6000.0
 """Frames that take longer together cannot be counted in ticks; they are not simulated."""
 UNCOUNTABLE = -1.0
-SEND, LEAVE, ENTER = range(3)
-"""Tasks of a message, one after the other: it is handed over, on the sender's link, on the receiver's."""
-STAGES = 3
+SEND, LEAVE, ENTER, ATTEND = range(4)
+"""Tasks of a message: it is handed over, then on the sender's link, on the receiver's; and while it leaves the sender's
+processor has to do with it, unless nobody has (``CostArrays.stages``)."""
 
 
 class Stage(NamedTuple):
@@ -58,7 +60,7 @@ class Stage(NamedTuple):
 def stage(r: Room, c: CostArrays, frames: int) -> Stage:
     """Room for mappings as large as ``r`` says, and so many frames."""
     i = np.int32
-    n = r.shards + STAGES * r.messages + r.devices
+    n = r.shards + c.stages * r.messages + r.devices
     edges = 2 * n + r.messages
     zero = np.int64(0)
     tasks = Tasks(
@@ -95,14 +97,17 @@ def simulate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger,
     one = np.int64(1)  # not the constant, which would compile the core once more
     ended = events.simulate(w.tasks, n, one, PLAIN, w.state)
     latency = w.state.stop[w.state.order[ended - 1]] * TICK_S
-    _note(g, s, m, out, w)
+    _note(g, s, m, c, out, w)
     settle(c, out)
     return latency
 
 
 @inlined
 def _countable(out: Ledger, frames: int) -> bool:
-    """Whether frames can be counted: they take no longer than all that is done in them, one thing after the other."""
+    """Whether frames can be counted: they take no longer than all that is done in them, one thing after the other.
+
+    A processor attends to a message no longer than it leaves: half as much again at most.
+    """
     spent = 0.0
     for device in range(len(out.account)):
         spent += out.account[device, COMPUTE] + out.account[device, COMMUNICATE]
@@ -128,7 +133,10 @@ def build(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w:
             _receive(m, c, out, w, shard, here)
         for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
             _send(m, c, out, w, here, message, n)
-            n += STAGES
+            n += c.stages
+        if c.stages > ATTEND:
+            for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
+                _attend(m, c, out, w, here, message)
     w.tasks.first[n] = 2 * n
     return n
 
@@ -149,6 +157,12 @@ def send_ticks(c: CostArrays, source: int, size: float) -> np.int64:
 def leave_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int64:
     """A message occupies the sender's link."""
     return ticks(size / c.rate[source, target] + c.gap[source])
+
+
+@inlined
+def attend_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int64:
+    """A device attends to a message that leaves, at most for as long."""
+    return min(ticks(c.attend[source, target] * size), leave_ticks(c, source, target, size))
 
 
 @inlined
@@ -202,7 +216,7 @@ def _receive(m: Messages, c: CostArrays, out: Ledger, w: Stage, shard: int, devi
 
 @inlined
 def _send(m: Messages, c: CostArrays, out: Ledger, w: Stage, source: int, message: int, first: int) -> None:
-    """A message on its way: three tasks from number ``first``."""
+    """A message on its way: its tasks from number ``first``."""
     t, target, size = w.tasks, ix(m.device[ix(message)]), out.size[ix(message)]
     w.handed[ix(message)] = first
     _next(w, source, first + SEND)
@@ -212,6 +226,14 @@ def _send(m: Messages, c: CostArrays, out: Ledger, w: Stage, source: int, messag
     t.lag[ix(first + LEAVE)] = ticks(c.latency[source, target])
     t.to[ix(2 * (first + LEAVE))] = first + ENTER
     _task(t, first + ENTER, c.enter[source, target], enter_ticks(c, source, target, size), 1)
+
+
+@inlined
+def _attend(m: Messages, c: CostArrays, out: Ledger, w: Stage, source: int, message: int) -> None:
+    """The sender attends to a message when all have been handed over."""
+    task = w.handed[ix(message)] + ATTEND
+    _next(w, source, task)
+    w.tasks.duration[ix(task)] = attend_ticks(c, source, ix(m.device[ix(message)]), out.size[ix(message)])
 
 
 @kernel()
@@ -278,9 +300,10 @@ def _end_of_program(
 
 
 @inlined
-def _note(g: GraphArrays, s: Shards, m: Messages, out: Ledger, w: Stage) -> None:
+def _note(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Stage) -> None:
     """When things happened, in seconds, and how long joins waited."""
     start, stop = w.state.start, w.state.stop
+    done = SEND if c.stages <= ATTEND else ATTEND
     shards = s.ptr[len(g.size)]
     for message in range(m.out_ptr[shards]):
         handed = w.handed[ix(message)]
@@ -296,4 +319,4 @@ def _note(g: GraphArrays, s: Shards, m: Messages, out: Ledger, w: Stage) -> None
         w.free[device] = begin + lasts
         sent = m.out_ptr[ix(shard + 1)]
         if sent > m.out_ptr[ix(shard)]:
-            w.free[device] = stop[ix(w.handed[ix(sent - 1)] + SEND)]
+            w.free[device] = stop[ix(w.handed[ix(sent - 1)] + done)]

@@ -30,7 +30,7 @@ from runtime import plan as plans
 from runtime.bench import measured
 from runtime.options import Options
 from runtime.plan import Plan, RankPlan, Recv
-from runtime.trace import COMPUTE, MEASURED, Trace
+from runtime.trace import COMPUTE, MEASURED, Span, Trace
 from runtime.transfers import Transfer, transfers
 
 WARMUP = 2
@@ -129,16 +129,17 @@ def link_samples(bundle: LinkBundle, place: Place, folder: Path, timeout_s: floa
 
 def samples(graph: Graph, plan: Plan, trace: Trace) -> tuple[Sample, ...]:
     """What each segment took, by rank, in order. Those that only join parts are left out."""
-    times: dict[tuple[int, str], list[float]] = defaultdict(list)
+    spans: dict[tuple[int, str], list[Span]] = defaultdict(list)
     for span in (span for frame in trace.frames for span in frame if span.kind == COMPUTE):
-        times[span.rank, span.name].append(round(span.time_s, 9))
+        spans[span.rank, span.name].append(span)
     return tuple(
         Sample(
             kind=SEGMENT,
             device=rank.device,
             network=graph.name,
             parts=_parts(graph, each),
-            times_s=tuple(times[rank.rank, each.file]),
+            times_s=tuple(round(span.time_s, 9) for span in spans[rank.rank, each.file]),
+            begin_s=round(median(span.start_s for span in spans[rank.rank, each.file]), 9),
         )
         for rank in plan.ranks
         for each in rank.runs
@@ -194,6 +195,7 @@ def arrivals(plan: Plan, trace: Trace) -> tuple[Arrival, ...]:
             seen[0].send.size_bytes,
             index.get(after.get((source, target, tag), "")),
             _took_s(seen),
+            round(median(message.start_s for message in seen), 9),
         )
         for (source, target, tag), seen in sorted(found.items())
     )

@@ -48,6 +48,7 @@ from model.mapping import Mapping
 from model.platform import Platform
 from model.priced import Priced, priced
 from model.simulated import simulated
+from model.simulation import TICK_S
 from model.spending import COMPUTE, MEMORY
 from runtime.bench import WARMUP, Bench, bench
 from runtime.deploy.session import OWN_KEY
@@ -110,12 +111,11 @@ def again(cnn: Cnn, platform: Platform, row: Row) -> Row:
 def predicted(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int) -> dict[str, float]:
     """Fields of a row, by all models."""
     found = simulated(cnn.graph, platform, mapping, WARMUP + frames, WARMUP)
-    said = (found.price, found.analytical, thesis(cnn.graph, platform, mapping))
-    return {
-        f"{model}_{of}": x
-        for model, price in zip(MODELS, said, strict=True)
-        for of, x in zip(OF, _figures(price), strict=True)
-    }
+    prices = (found.price, found.analytical, thesis(cnn.graph, platform, mapping))
+    said = {f"{model}_{of}": x for model, price in zip(MODELS, prices, strict=True)
+            for of, x in zip(OF, _figures(price), strict=True)}  # fmt: skip
+    said["simulated_busy"] += float(found.alone.held_up[0].sum()) * TICK_S
+    return said
 
 
 def _figures(price: Priced) -> list[float]:

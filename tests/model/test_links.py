@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model import pricing
+from model import pricing, simulation
 from model.bounds import BANDWIDTH, MORE, TRANSFER, gains, held
 from model.case import Case
 from model.costs import links, own_rate
@@ -338,3 +338,22 @@ def test_what_leaves_to_another_host_of_the_medium_goes_no_faster_than_it_enters
     rate = own_rate(parse(f"a, {fast}, medium=m", f"b, {slow}, medium=m", f"c, {slow}"))
     off = ~np.eye(3, dtype=bool)
     assert rate[off].tolist() == [2e6, 8e6, 2e6, 2e6, 2e6, 2e6]
+
+
+def test_what_is_computed_while_a_message_leaves_is_later_and_what_waits_is_not(graph: Graph) -> None:
+    """The stem's output goes to another host; ``first`` begins meanwhile, and ``second`` waits for what comes back."""
+    mapping = Mapping.whole(graph, [1 if layer.name == "grouped" else 0 for layer in graph.layers])
+    case, begins, later_s = Case.of(graph, hosts(2, "bandwidth=1MB/s, latency=1ms"), mapping), [], []
+    attending = case.costs._replace(attend=np.full((2, 2), 2e-7), stages=4)
+    for costs in (case.costs, attending):
+        on = case.at(costs)
+        stage = simulation.stage(on.size, costs, 1)
+        simulation.simulate(on.g, on.shards, on.messages, costs, on.ledger, stage)
+        begins.append(
+            {layer.name: on.ledger.start[on.shards.ptr[on.g.n_inputs + layer.index]] for layer in graph.layers}
+        )
+        later_s.append(Events.of(on, stage, 1).held_up.sum() * TICK_S)
+    plain, busy_s = begins
+    assert later_s == [0, pytest.approx(2e-7 * graph.tensors["r"].size_bytes)]
+    assert busy_s["first"] - plain["first"] == pytest.approx(later_s[1])
+    assert busy_s["second"] == pytest.approx(plain["second"])

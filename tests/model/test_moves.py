@@ -29,6 +29,7 @@ def some_costs(draw: random.Random, graph: Graph, g: GraphArrays) -> CostArrays:
     c = costs(graph, g, platform(DEVICES, f", bandwidth=1Mbit/s{links}"))
     rng = np.random.default_rng(draw.randrange(2**32))
     edges = draw.choice([0, len(g.edge_tensor)])
+    stages = draw.choice([3, 4])
     if draw.random() < 0.5:
         return c._replace(
             work=c.work * rng.uniform(0.1, 10, c.work.shape),
@@ -37,6 +38,8 @@ def some_costs(draw: random.Random, graph: Graph, g: GraphArrays) -> CostArrays:
             receive=rng.uniform(0, 1e-5, (DEVICES, 2)),
             gap=rng.uniform(0, 1e-4, DEVICES),
             latency=rng.uniform(0, 1e-3, (DEVICES, DEVICES)),
+            attend=rng.uniform(0, 1e-5, (DEVICES, DEVICES)) * (stages > 3),
+            stages=stages,
         )
     return c._replace(
         work=1e-6 * rng.integers(0, 3, c.work.shape),
@@ -45,6 +48,8 @@ def some_costs(draw: random.Random, graph: Graph, g: GraphArrays) -> CostArrays:
         receive=1e-6 * np.array([[1, 0]] * DEVICES) * rng.integers(0, 2),
         gap=1e-6 * rng.integers(0, 3, DEVICES),
         latency=1e-6 * rng.integers(0, 3, (DEVICES, DEVICES)),
+        attend=1e-12 * rng.integers(0, 3, (DEVICES, DEVICES)) * (stages > 3),
+        stages=stages,
         rate=np.full((DEVICES, DEVICES), 1e12),
         bandwidth=np.full((DEVICES, DEVICES), 1e12),
     )

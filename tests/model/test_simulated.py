@@ -68,7 +68,7 @@ def test_a_path_since_a_time_is_what_is_left_of_the_whole(case: Case, since: int
     assert causes.path(since) == whole
 
 
-SEND_S, RECEIVE_S, GAP_S = 1e-4, 2e-4, 5e-5
+SEND_S, RECEIVE_S, GAP_S, ATTEND_S = 1e-4, 2e-4, 5e-5, 2e-7
 
 
 def cluster(devices: int) -> Platform:
@@ -83,7 +83,7 @@ def talkative(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Coefficients by which messages take the devices time, and the links some besides their bytes."""
     body = json.loads((files("platforms") / "coefficients" / "generic.json").read_text())
     for unit in body["units"].values():
-        unit |= {"send_s": SEND_S, "receive_s": RECEIVE_S, "gap_s": GAP_S}
+        unit |= {"send_s": SEND_S, "receive_s": RECEIVE_S, "gap_s": GAP_S, "attend_s_per_byte": ATTEND_S}
     path = tmp_path_factory.mktemp("coefficients") / "talkative.json"
     path.write_text(json.dumps(body))
     return str(path)
