@@ -31,7 +31,7 @@ from runtime.hashing import file_hash, files_hash
 from runtime.plan import Plan, Run
 
 FORMAT = "cleave-bundle"
-VERSION = 2
+VERSION = 1
 USE, GATHER = JOINS = ("use", "gather")
 """Where the parts of a split layer are joined: on each device that uses them, or on one that passes them on."""
 

@@ -67,8 +67,7 @@ def parse(arguments: list[str]) -> Options:
     parser.add_argument("--frames", type=_count(1), default=1, metavar="N", help="frames to measure (1)")
     parser.add_argument("--warmup", type=_count(0), default=0, metavar="W", help="frames before them (0)")
     parser.add_argument("--barrier", action="store_true", help="start every frame together")
-    parser.add_argument("--stream", action="store_true", help="work on one frame while others are on their way; with "
-                        "--barrier: first frames that start together, then a stream")  # fmt: skip
+    parser.add_argument("--stream", action="store_true", help="several frames on their way, after those of --barrier")
     parser.add_argument("--input", metavar="PATH", help="frames: .npz, .npy, .raw, an image, or a folder of these")
     parser.add_argument("--mean", type=_numbers, default=PLAIN.mean, metavar="M[,M,M]", help="of images (0)")
     parser.add_argument("--scale", type=_numbers, default=PLAIN.scale, metavar="S[,S,S]", help="of images (1)")

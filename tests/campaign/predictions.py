@@ -79,7 +79,7 @@ def row(drawing: Drawing, platform: Platform, turn: int, number: int, asked: arg
     """Predict a mapping, run it, and put both beside each other."""
     cnn, (way, mapping) = drawing.cnn, drawing.mapping(number)
     slow_s = priced(cnn.graph, platform, mapping).latency_s
-    frames = max(LEAST, min(asked.frames, int(asked.seconds / slow_s)))
+    frames = max(LEAST, int(min(asked.frames, asked.seconds / slow_s)))
     said, load_1 = predicted(cnn, platform, mapping, frames), os.getloadavg()[0]
     _, whole = drawing.mapping(-1)
     pace = measured(cnn, platform, whole, frames, access).median_s if asked.pace and way != ALONE else math.nan

@@ -82,7 +82,7 @@ def test_every_file_stands_in_the_description_with_its_hash(graph: Graph, tmp_pa
     files = {name: blake3(data).hexdigest() for name, data in contents(tmp_path / "out").items()}
     del files["bundle.json"]
     assert body["files"] == files
-    assert (body["format"], body["version"], body["platform"]) == ("cleave-bundle", 2, "tiny")
+    assert (body["format"], body["version"], body["platform"]) == ("cleave-bundle", 1, "tiny")
 
 
 def test_two_bundles_of_one_mapping_are_the_same_byte_for_byte(graph: Graph, tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_hash_depends_on_nothing_but_the_content(tmp_path: Path) -> None:
     assert model_hash(first) != model_hash(save(tmp_path, six_layers()))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"format": "cleave-bundle", "version": 2, "cnn": 3}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"format": "cleave-bundle", "version": 1, "cnn": 3}'])
 def test_a_folder_with_another_description_is_no_bundle(text: str, tmp_path: Path) -> None:
     (tmp_path / "bundle.json").write_text(text)
     with pytest.raises(CleaveError, match=r"bundle\.json: is no "):
