@@ -11,6 +11,7 @@ from onnx import helper, numpy_helper
 
 from codegen.render import render, write
 from runtime.plan import Buffer, Part, Plan, RankPlan, Recv, Run, Send, Step
+from runtime.trace import Trace
 
 CPU = "CPUExecutionProvider"
 DATA = 'in/put.0 "x" [1] \N{GREEK SMALL LETTER ALPHA}'
@@ -160,3 +161,9 @@ def types(folder: Path, dtype: str, operator: str = "Identity", shape: tuple[int
     ]
     ranks = (rank(0, [x, y], steps0, inputs=("x",)), rank(1, [y, z], steps1, outputs=("z",)))
     return finish(Plan("types", (x,), (z,), ranks), folder)
+
+
+def timeless(trace: Trace) -> object:
+    """All that a trace says but times and memory."""
+    spans = [[(s.rank, s.kind, s.name, s.peer, s.tag, s.size_bytes) for s in frame] for frame in trace.frames]
+    return trace.barrier, spans, [(u.rank, u.device, u.provider, u.threads, u.reads, u.writes) for u in trace.ranks]

@@ -26,7 +26,7 @@ from runtime.errors import CleaveError
 from runtime.frames import save_npz
 from runtime.launch import Mpirun, execute, run
 from runtime.options import Options
-from runtime.trace import INPUT, Trace
+from runtime.trace import INPUT
 from tests import tiny
 from tests.tiny import Tiny
 from tests.tiny_cnn import branches, network, node, platform, random_mapping, save, weight
@@ -147,7 +147,7 @@ def test_the_report_is_that_of_the_python_programs(tmp_path: Path) -> None:
         report = tmp_path / "report.json"
         run(made.bundle, Options(frames=2, warmup=1, barrier=True, stream=True, report=str(report)))
         found.append(traces(report.read_text(), "report.json"))
-    python, native = ([_what(trace) for trace in each] for each in found)
+    python, native = ([tiny.timeless(trace) for trace in each] for each in found)
     assert native == python
     assert [trace.barrier for trace in found[1]] == [True, False]
     for frame in found[1][0].frames:
@@ -161,12 +161,6 @@ def test_the_report_is_that_of_the_python_programs(tmp_path: Path) -> None:
         assert 2**20 < usage.memory.base_bytes < usage.peak_bytes
         assert (usage.memory.segments_bytes > 2**20) == (usage.rank > 0)
         assert usage.memory.buffers_bytes >= 768
-
-
-def _what(trace: Trace) -> object:
-    """All of a trace but its times and sizes."""
-    spans = [[(s.rank, s.kind, s.name, s.peer, s.tag, s.size_bytes) for s in frame] for frame in trace.frames]
-    return trace.barrier, spans, [(u.rank, u.device, u.provider, u.threads, u.reads, u.writes) for u in trace.ranks]
 
 
 def test_a_bundle_can_be_timed(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from runtime.inprocess import InProcessCommunicator, World, run_in_process
 from runtime.options import Options
 from runtime.plan import Buffer, Plan, Recv
 from runtime.trace import Trace
-from tests.tiny import DATA, Tiny, channels, finish, rank, rows, types
+from tests.tiny import DATA, Tiny, channels, finish, rank, rows, timeless, types
 
 
 def outputs(tiny: Tiny, **more: object) -> dict[str, np.ndarray]:
@@ -130,14 +130,9 @@ def test_both_passes_are_what_each_of_them_is(tmp_path: Path) -> None:
     found = []
     for paces in ({"barrier": True, "stream": True}, {"barrier": True}, {"stream": True}):
         run_in_process(str(tiny.bundle), Options(frames=3, warmup=2, report=str(report), **paces))
-        found.append([_what(trace) for trace in traces(report.read_text(), "r.json")])
+        found.append([(timeless(trace), [u.memory and u.memory.buffers_bytes for u in trace.ranks])
+                      for trace in traces(report.read_text(), "r.json")])  # fmt: skip
     assert found[0] == found[1] + found[2]
-
-
-def _what(trace: Trace) -> object:
-    """All of a trace but its times."""
-    spans = [[(s.rank, s.kind, s.name, s.peer, s.tag, s.size_bytes) for s in frame] for frame in trace.frames]
-    return trace.barrier, [u.memory and u.memory.buffers_bytes for u in trace.ranks], spans
 
 
 def test_without_barriers_frames_share_one_clock(tmp_path: Path) -> None:
