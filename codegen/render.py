@@ -47,6 +47,7 @@ DEVICE_FILES = (
     "rank.py",
     "report.py",
     "segment.py",
+    "stolen.py",
     "trace.py",
 )
 """Files of ``runtime`` that a device needs. They import numpy, mpi4py and onnxruntime (and Pillow, once there

@@ -19,7 +19,7 @@ from dse.search import Settings
 from model import boxes, coefficients
 from model.graph import Graph
 from model.platform import Platform
-from runtime.bench import Bench
+from runtime.bench import STOLEN, Bench
 from runtime.infer import Answer
 from runtime.plan import Plan, Recv, Send
 from runtime.trace import ESTIMATE
@@ -227,6 +227,10 @@ def bench(console: Console, bundle: Path, found: Bench) -> None:
     if found.period_s is not None:
         line(
             console, f"streamed: a frame every {found.period_s * 1e3:.2f} ms, {1 / found.period_s:.1f} frames a second"
+        )
+    if found.stolen > STOLEN:
+        line(
+            console, f"disturbed: other virtual machines had {found.stolen:.0%} of a processor meanwhile; measure again"
         )
 
 

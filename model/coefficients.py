@@ -94,12 +94,14 @@ def _winograd(graph: Graph, layer: Layer) -> bool:
 
 @dataclass(frozen=True)
 class LayerCost:
-    """One kind of layer on one unit: ``overhead_s + macs / (frequency_hz * macs_per_cycle) + s_per_byte * bytes``.
+    """One kind of layer on one unit; ``model.layer_time`` says how these add up to its seconds.
 
     macs_per_cycle: the coefficient of Eq. 4.7, more than 0
     overhead_s: fixed time of one layer, whatever its size
     power_w:    drawn while it runs
-    s_per_byte: of what the layer reads and writes, weights too
+    s_per_byte: of what the layer reads and writes
+    s_per_weight_byte: of its weights; None: like any byte
+    whole_vectors: whether output channels that the last vector of them lacks take as long as those it has
     error:      relative error to expect of a layer that was not measured, held out; None: unknown
     paper:      the coefficient of Eq. 4.7 alone, for ``PAPER``; None: ``macs_per_cycle``
     """
@@ -108,6 +110,8 @@ class LayerCost:
     overhead_s: float
     power_w: float
     s_per_byte: float = 0.0
+    s_per_weight_byte: float | None = None
+    whole_vectors: bool = False
     error: float | None = None
     paper: float | None = None
 
@@ -263,7 +267,7 @@ def _bare(unit: UnitCost) -> UnitCost:
 
 
 def _plain(cost: LayerCost) -> LayerCost:
-    return replace(cost, macs_per_cycle=cost.paper or cost.macs_per_cycle, overhead_s=0.0, s_per_byte=0.0, error=None)
+    return LayerCost(cost.paper or cost.macs_per_cycle, overhead_s=0.0, power_w=cost.power_w)
 
 
 MESSAGES = (

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from model import boxes, coefficients
+from model import boxes, coefficients, layer_time
 from model.arrays import GraphArrays
 from model.graph import Graph, Layer
 from model.platform import Device, Host, Platform
@@ -212,7 +212,8 @@ def row(graph: Graph, layer: Layer, unit: coefficients.UnitCost, slower: float) 
     """
     kind_of = coefficients.kind(graph, layer)
     cost = unit.layers[kind_of]
-    fixed, rest = cost.overhead_s, slower * _work_s(graph, layer, unit, cost)
+    fixed, rest = layer_time.seconds(layer_time.work(graph, layer), cost, unit.frequency_hz)
+    rest *= slower
     kernel = unit.kernels.get(signature(graph, layer)) if unit.kernels else None
     if kernel:
         measured = slower * kernel.whole_s
@@ -223,12 +224,6 @@ def row(graph: Graph, layer: Layer, unit: coefficients.UnitCost, slower: float) 
         shared += [slower * s for s in splits[kind]] if kind in splits else [fixed, rest]
     held = [unit.held(kind_of), unit.held(coefficients.part_of(kind_of)), coefficients.rebuilt(kind_of)]
     return [fixed + rest, *shared, cost.power_w, *held, unit.memory_layer_bytes]
-
-
-def _work_s(graph: Graph, layer: Layer, unit: coefficients.UnitCost, cost: coefficients.LayerCost) -> float:
-    """Seconds that a layer of some kind takes besides what is fixed (Eq. 4.7, and what it reads and writes)."""
-    touched = graph.touched_bytes(layer) if cost.s_per_byte else 0
-    return layer.macs / (unit.frequency_hz * cost.macs_per_cycle) + cost.s_per_byte * touched
 
 
 def _beside(

@@ -1,21 +1,23 @@
 """From a table of kernels to a coefficient a kind: what a layer takes that was not measured.
 
-``overhead_s + macs / (frequency_hz * macs_per_cycle) + s_per_byte * bytes``, by non-negative least squares of relative
-errors over the layers of a kind. What to expect of it is found by leaving out, in turn, what belongs together: the
-layers that only one network has, or a part of the layers where all are of one network.
+The coefficients of ``model.layer_time``, by non-negative least squares of relative errors over the layers of a kind.
+What to expect of them is found by leaving out, in turn, what belongs together: the layers that only one network has, or
+a part of the layers where all are of one network. That also decides whether whole vectors of channels count.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
 
-from model import coefficients
+from model import coefficients, layer_time
 from model.coefficients import Kernel, LayerCost, UnitCost
 from model.graph import Graph
+from model.layer_time import Work
 from model.least_squares import Floats, nonnegative
 from model.signature import signatures
 
@@ -33,11 +35,11 @@ FREE = 1e6
 
 @dataclass(frozen=True)
 class Measured:
-    """One kernel of the table. networks: that have it; features: 1, MACs, bytes"""
+    """One kernel of the table. networks: that have it"""
 
     kind: str
     networks: frozenset[str]
-    features: tuple[float, float, float]
+    work: Work
     seconds: float
 
 
@@ -49,9 +51,8 @@ def measured(graphs: Mapping[str, Graph], kernels: Mapping[str, Kernel]) -> list
             if name in found:
                 found[name] = replace(found[name], networks=found[name].networks | {network})
             elif name in kernels and kernels[name].whole_s > 0:
-                features = (1.0, float(layer.macs), float(graph.touched_bytes(layer)))
-                kind = coefficients.kind(graph, layer)
-                found[name] = Measured(kind, frozenset({network}), features, kernels[name].whole_s)
+                kind, done = coefficients.kind(graph, layer), layer_time.work(graph, layer)
+                found[name] = Measured(kind, frozenset({network}), done, kernels[name].whole_s)
     return [found[name] for name in sorted(found)]
 
 
@@ -69,24 +70,40 @@ def fit_kinds(table: Sequence[Measured], declared: UnitCost) -> dict[str, LayerC
 
 def _paper(mine: Sequence[Measured], frequency_hz: float) -> float | None:
     """The coefficient of Eq. 4.7: all multiply-accumulates of a kind over all its time; None: it has none of either."""
-    macs, seconds = sum(kernel.features[1] for kernel in mine), sum(kernel.seconds for kernel in mine)
+    macs, seconds = sum(kernel.work.macs for kernel in mine), sum(kernel.seconds for kernel in mine)
     return macs / seconds / frequency_hz if macs and seconds else None
 
 
 def _fitted(mine: Sequence[Measured], likely: LayerCost, frequency_hz: float) -> LayerCost:
-    guess = np.array([likely.overhead_s, 1 / (frequency_hz * likely.macs_per_cycle), likely.s_per_byte])
-    overhead_s, s_per_mac, s_per_byte = (float(v) for v in _solved(mine, guess))
+    """With whole vectors or without, what layers that the fit has not seen fit better."""
+    found = [_with(mine, replace(likely, whole_vectors=whole), frequency_hz) for whole in (False, True)]
+    return min(found, key=lambda cost: math.inf if cost.error is None else cost.error)
+
+
+def _with(mine: Sequence[Measured], likely: LayerCost, frequency_hz: float) -> LayerCost:
+    rows = np.array([kernel.work.amounts(likely.whole_vectors) for kernel in mine])
+    guess = np.array(layer_time.rates(likely, frequency_hz))
+    overhead_s, s_per_mac, s_per_byte, s_per_weight_byte = map(float, _solved(rows, _seconds(mine), guess))
     speed = min(FREE, 1 / (frequency_hz * s_per_mac)) if s_per_mac > 0 else FREE
-    error = _held_out(mine, guess)
-    return replace(likely, overhead_s=overhead_s, macs_per_cycle=speed, s_per_byte=s_per_byte, error=error)
+    return replace(
+        likely,
+        overhead_s=overhead_s,
+        macs_per_cycle=speed,
+        s_per_byte=s_per_byte,
+        s_per_weight_byte=s_per_weight_byte,
+        error=_held_out(mine, rows, guess),
+    )
 
 
-def _solved(mine: Sequence[Measured], guess: Floats) -> Floats:
-    """(3,) seconds, seconds a MAC, seconds a byte. guess: what they are where layers do not tell them apart"""
-    seconds = np.array([kernel.seconds for kernel in mine])
-    rows = np.array([kernel.features for kernel in mine]) / seconds[:, None]
-    pull = np.diag(PULL * np.median(rows, axis=0))
-    weight = np.ones(len(mine))
+def _seconds(mine: Sequence[Measured]) -> Floats:
+    return np.array([kernel.seconds for kernel in mine])
+
+
+def _solved(amounts: Floats, seconds: Floats, guess: Floats) -> Floats:
+    """(k,) seconds of one of each. amounts: (n, k); guess: what they are where layers do not tell them apart"""
+    rows = amounts / seconds[:, None]
+    pull = np.diag(PULL * rows.mean(axis=0))
+    weight = np.ones(len(seconds))
     for _ in range(ROUNDS):
         both = np.vstack([rows * weight[:, None], pull])
         x = nonnegative(sparse.csr_matrix(both), np.append(weight, pull @ guess))
@@ -95,16 +112,15 @@ def _solved(mine: Sequence[Measured], guess: Floats) -> Floats:
     return x
 
 
-def _held_out(mine: Sequence[Measured], guess: Floats) -> float | None:
+def _held_out(mine: Sequence[Measured], amounts: Floats, guess: Floats) -> float | None:
     """Relative error of layers that the fit has not seen; None: they are too few to tell."""
     if len(mine) < LEAST:
         return None
-    predicted = np.zeros(len(mine))
+    seconds, predicted = _seconds(mine), np.zeros(len(mine))
     for fold in _folds(mine):
-        x = _solved([kernel for k, kernel in enumerate(mine) if k not in fold], guess)
-        for k in fold:
-            predicted[k] = np.dot(mine[k].features, x)
-    return relative_error(predicted, np.array([kernel.seconds for kernel in mine]))
+        rest, out = sorted(set(range(len(mine))) - fold), sorted(fold)
+        predicted[out] = amounts[out] @ _solved(amounts[rest], seconds[rest], guess)
+    return relative_error(predicted, seconds)
 
 
 def _folds(mine: Sequence[Measured]) -> list[set[int]]:
@@ -129,8 +145,7 @@ def _scale(table: Sequence[Measured], declared: UnitCost) -> float:
 
 
 def _declared_s(kernel: Measured, unit: UnitCost) -> float:
-    cost, (_, macs, size) = unit.layers[kernel.kind], kernel.features
-    return cost.overhead_s + macs / (unit.frequency_hz * cost.macs_per_cycle) + cost.s_per_byte * size
+    return sum(layer_time.seconds(kernel.work, unit.layers[kernel.kind], unit.frequency_hz))
 
 
 def _scaled(cost: LayerCost, scale: float) -> LayerCost:
@@ -139,5 +154,6 @@ def _scaled(cost: LayerCost, scale: float) -> LayerCost:
         overhead_s=cost.overhead_s * scale,
         macs_per_cycle=cost.macs_per_cycle / scale,
         s_per_byte=cost.s_per_byte * scale,
+        s_per_weight_byte=None if cost.s_per_weight_byte is None else cost.s_per_weight_byte * scale,
         error=None,
     )

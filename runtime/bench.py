@@ -21,6 +21,9 @@ from runtime.transfers import transfers
 
 WARMUP, FRAMES = 4, 20
 """Runs that are thrown away and runs that count, as in the thesis this follows."""
+STOLEN, TRIES = 0.02, 4
+"""A run is disturbed if other virtual machines had more than this part of a rank's cores. What is to be compared with
+other runs is then measured again, so often at most."""
 Runner = Callable[[Options, float], object]
 """Runs a bundle as some options say, in so many seconds at most."""
 
@@ -128,6 +131,11 @@ class Bench:
         """All that there are."""
         return (self.trace, self.stream) if self.stream else (self.trace,)
 
+    @property
+    def stolen(self) -> float:
+        """The largest part of the time of a rank's cores that other virtual machines had."""
+        return max(trace.stolen for trace in self.traces)
+
     def energies(self) -> list[dict[str, Any]]:
         """Of each host with an energy or a reason why not: rank, device, then one frame alone and one of the stream."""
         streamed = {usage.rank: usage for usage in self.stream.ranks} if self.stream else {}
@@ -148,6 +156,7 @@ class Bench:
             "period_s": self.period_s,
             "latencies_s": self.latencies_s,
             "ranks": [asdict(rank) for rank in self.ranks],
+            "stolen": self.stolen,
             "energy_above_idle": self.above_idle,
             "energies": self.energies(),
         }
@@ -166,10 +175,12 @@ def bench(
     timeout_s: float = 600.0,
     runner: Runner | None = None,
     above_idle: bool = False,
+    tries: int = 1,
 ) -> Bench:
     """Run a bundle, every frame started together, and then as a stream.
 
     timeout_s: of both together
+    tries: how often at most, as ``measured`` says it
     input, pixels: which frames, used round and round; without, random ones
     runner: what runs it, in so many seconds at most; None: this machine
     above_idle: subtract what idle hosts draw from their energies
@@ -180,12 +191,27 @@ def bench(
     if above_idle:
         check_idle(plan)
     runner = runner or (lambda options, time_s: run(bundle, options, timeout_s=time_s))
-    alone, stream = (accounted(trace, plan, above_idle) for trace in measured(runner, both, timeout_s))
+    alone, stream = (accounted(trace, plan, above_idle) for trace in measured(runner, both, timeout_s, tries))
     return replace(Bench.from_trace(alone, stream), above_idle=above_idle)
 
 
-def measured(runner: Runner, options: Options, timeout_s: float) -> tuple[Trace, ...]:
-    """What one run says of itself, a trace for each pass that ``options`` ask for."""
+def measured(runner: Runner, options: Options, timeout_s: float, tries: int = 1) -> tuple[Trace, ...]:
+    """What a run says of itself, a trace for each pass that ``options`` ask for.
+
+    One that was disturbed (``STOLEN``) is made again until it was not, ``tries`` times at most; the one that was
+    disturbed least counts.
+    """
+    found: list[tuple[Trace, ...]] = []
+    while not found or (len(found) < tries and _stolen(found[-1]) > STOLEN):
+        found.append(_run(runner, options, timeout_s))
+    return min(found, key=_stolen)
+
+
+def _stolen(passes: tuple[Trace, ...]) -> float:
+    return max(trace.stolen for trace in passes)
+
+
+def _run(runner: Runner, options: Options, timeout_s: float) -> tuple[Trace, ...]:
     with tempfile.TemporaryDirectory(prefix="cleave-") as folder:
         report = Path(folder) / "report.json"
         runner(replace(options, report=str(report)), timeout_s)

@@ -18,6 +18,7 @@ from runtime.metering import Metering
 from runtime.options import Options
 from runtime.rank import Program, Rank, Record
 from runtime.report import Account, hand_in, usage
+from runtime.stolen import Stolen
 from runtime.trace import INPUT
 
 
@@ -51,7 +52,7 @@ def _source(rank: Rank, options: Options) -> Frames:
 def _pass(lanes: list[Lane], source: Frames, options: Options) -> str:
     """Frames of one pace, in each of the lanes in turn; returns their trace, on rank 0 and if it is wanted."""
     rank = lanes[0].rank
-    meter = Metering(rank.place.meter if options.report else None)
+    meter, others = Metering(rank.place.meter if options.report else None), Stolen()
     frames: list[list[Record]] = []
     kept: dict[str, list[np.ndarray]] = {name: [] for name in rank.outputs}
     first, busy_s = _compare(rank, options), 0.0
@@ -62,6 +63,7 @@ def _pass(lanes: list[Lane], source: Frames, options: Options) -> str:
             if lane.rank.pending:  # of the frame before the last, in a stream
                 lane.rank.finish()
             if index == 0:
+                others.start()
                 meter.start()
             if _together(index, options):
                 _meet(lane.rank)
@@ -79,11 +81,12 @@ def _pass(lanes: list[Lane], source: Frames, options: Options) -> str:
         for lane in lanes:
             if lane.rank.pending:
                 lane.rank.finish()
+    stolen = others.stop()
     if options.report:
         rank.communicator.barrier()  # a host draws power until the last rank is done
     energy, last = meter.stop(options.frames), _compare(rank, options)
     clock = {other: Clock(exchange, last[other]) for other, exchange in first.items()}
-    return hand_in(rank, options, Account(usage(rank, busy_s, energy), frames, kept), clock)
+    return hand_in(rank, options, Account(usage(rank, busy_s, stolen, energy), frames, kept), clock)
 
 
 @dataclass(frozen=True)

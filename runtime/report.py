@@ -75,8 +75,8 @@ def _later(frame: Sequence[Span], time_s: float) -> tuple[Span, ...]:
     return tuple(replace(s, start_s=s.start_s + time_s, stop_s=s.stop_s + time_s) for s in frame)
 
 
-def usage(rank: Rank, processor_s: float, energy: dict[str, Any]) -> Usage:
-    """What a rank took. energy: the fields that its meter gives"""
+def usage(rank: Rank, processor_s: float, stolen: float | None, energy: dict[str, Any]) -> Usage:
+    """What a rank took. stolen: from its cores; energy: the fields that its meter gives"""
     return Usage(
         rank=rank.place.rank,
         device=rank.place.device,
@@ -88,6 +88,7 @@ def usage(rank: Rank, processor_s: float, energy: dict[str, Any]) -> Usage:
         reads=bool(rank.inputs),
         writes=bool(rank.outputs),
         conditions=_conditions(),
+        stolen=stolen,
         **energy,
     )
 

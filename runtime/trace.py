@@ -100,6 +100,7 @@ class Usage:
     reads, writes: whether the rank holds an input, an output of the CNN
     clock_offset_s, clock_uncertainty_s: by how much the clock of its host was ahead of rank 0's, and how well that is
                  known; spans are without it. 0 on the host of rank 0
+    stolen: part of the time of its cores that other virtual machines had (``runtime.stolen``); None: unknown
     """
 
     rank: int
@@ -119,6 +120,7 @@ class Usage:
     writes: bool = False
     clock_offset_s: float = 0.0
     clock_uncertainty_s: float = 0.0
+    stolen: float | None = None
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,11 @@ class Trace:
             max((s.stop_s for s in spans if s.rank in writers and s.kind in (COMPUTE, WAIT)), default=0.0)
             for spans in self.frames
         )
+
+    @property
+    def stolen(self) -> float:
+        """The largest part of the time of a rank's cores that other virtual machines had, as far as that is known."""
+        return max((usage.stolen or 0.0 for usage in self.ranks), default=0.0)
 
     @property
     def period_s(self) -> float | None:

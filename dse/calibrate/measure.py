@@ -27,7 +27,7 @@ from model.platform import Platform
 from model.priced import Priced, priced
 from model.samples import SEGMENT, Arrival, Footing, PartOf, Run, Sample
 from runtime import plan as plans
-from runtime.bench import measured
+from runtime.bench import TRIES, measured
 from runtime.options import Options
 from runtime.plan import Plan, RankPlan, Recv
 from runtime.trace import COMPUTE, MEASURED, Span, Trace
@@ -93,7 +93,7 @@ def run(job: Job, place: Place, folder: Path, timeout_s: float) -> Run:
         bundle, form = Path(draft) / "calibration", Form(borders=design.borders)
         plan = write_bundle(cnn.graph, subject.platform, design.mapping, cnn.source, bundle, False, form)
         with place(bundle) as ready:
-            (trace,) = measured(ready.runner, options, timeout_s)
+            (trace,) = measured(ready.runner, options, timeout_s, TRIES)
     return Run(
         key=job.key,
         device=subject.name,
@@ -120,10 +120,10 @@ def link_key(bundle: LinkBundle) -> str:
 def link_samples(bundle: LinkBundle, place: Place, folder: Path, timeout_s: float) -> list[LinkSample]:
     """Make a bundle that measures links, run it, and say what came of it."""
     with tempfile.TemporaryDirectory(prefix=".bundle-", dir=folder) as draft:
-        path = Path(draft) / "calibration"
+        path, options = Path(draft) / "calibration", Options(bundle.frames, bundle.warmup, barrier=True)
         bundle.write(path)
         with place(path) as ready:
-            (trace,) = measured(ready.runner, Options(bundle.frames, bundle.warmup, barrier=True), timeout_s)
+            (trace,) = measured(ready.runner, options, timeout_s, TRIES)
             return read(trace)
 
 

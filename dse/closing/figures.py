@@ -19,7 +19,7 @@ from dse.ready import Place, Ready
 from dse.results import compact, known
 from model.mapping import Mapping
 from model.platform import Platform
-from runtime.bench import Bench, bench
+from runtime.bench import TRIES, Bench, bench
 from runtime.trace import MEASURED
 
 FILE = "measured.jsonl"
@@ -64,7 +64,7 @@ class Rig:
             path = Path(draft) / "measured"  # of one name, so that hosts keep the files that bundles have in common
             write_bundle(self.cnn.graph, self.platform, mapping, self.cnn.source, path, False, Form(target=self.target))
             with self.place(path) as ready:
-                found = bench(path, timeout_s=self.timeout_s, runner=ready.runner)
+                found = bench(path, timeout_s=self.timeout_s, runner=ready.runner, tries=TRIES)
         self._note(ready, found)
         details = {"date": began.isoformat(timespec="seconds"), "facts": ready.facts, **_details(found)}
         return Measurement(values(found), details=details)

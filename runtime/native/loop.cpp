@@ -12,6 +12,7 @@
 #include "frames.hpp"
 #include "memory.hpp"
 #include "report.hpp"
+#include "stolen.hpp"
 
 // A set of buffers, and what to do for a frame in it. A stream has two, used in turn.
 struct Lane {
@@ -80,11 +81,13 @@ static void finish(std::vector<Lane>& lanes) {
 static Account run_all(std::vector<Lane>& lanes, const Frames& source, const Options& options) {
     Account account;
     account.outputs.resize(lanes[0].rank->outputs.size());
+    std::optional<Stolen> others;
     for (long index = -options.warmup; index < options.frames; ++index) {
         const size_t turn = size_t(index + options.warmup) % lanes.size();
         Lane& lane = lanes[turn];
         lane.rank->records.clear();
         if (!lane.rank->pending.empty()) lane.rank->finish();  // of the frame before the last, in a stream
+        if (index == 0) others.emplace();
         if (together(index, options)) meet(*lane.rank);
         fill(source, (index + options.frames * options.warmup) % options.frames, *lane.rank);
         const double began = processor_s();
@@ -97,6 +100,7 @@ static Account run_all(std::vector<Lane>& lanes, const Frames& source, const Opt
             account.outputs[i].append(lane.rank->outputs[i]->data, lane.rank->outputs[i]->bytes());
     }
     finish(lanes);
+    if (others) account.stolen = others->part();
     return account;
 }
 

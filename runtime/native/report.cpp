@@ -76,14 +76,15 @@ static std::string memory(const Footprint& parts) {
            ", \"opening_bytes\": " + std::to_string(parts.opening) + "}";
 }
 
-static std::string usage(const Program& program, const Rank& rank, double processor_s) {
+static std::string usage(const Program& program, const Rank& rank, const Account& account) {
     const ort::Settings& settings = rank.shared.settings;
     auto truth = [](bool value) { return value ? "true" : "false"; };
     return "\"rank\": " + std::to_string(program.rank) + ", \"device\": " + quoted(program.device) +
            ", \"provider\": " + quoted(settings.provider) + ", \"threads\": " + std::to_string(settings.threads) +
-           ", \"peak_bytes\": " + std::to_string(peak_bytes()) + ", \"processor_s\": " + seconds(processor_s) +
+           ", \"peak_bytes\": " + std::to_string(peak_bytes()) + ", \"processor_s\": " + seconds(account.processor_s) +
            ", \"memory\": " + memory(rank.shared.footprint) + ", \"reads\": " + truth(!rank.inputs.empty()) +
-           ", \"writes\": " + truth(!rank.outputs.empty()) + ", \"conditions\": " + conditions();
+           ", \"writes\": " + truth(!rank.outputs.empty()) + ", \"conditions\": " + conditions() +
+           ", \"stolen\": " + (account.stolen ? seconds(*account.stolen) : "null");
 }
 
 // Texts one after the other, each with its length, and back; numbers as they lie in memory.
@@ -126,7 +127,7 @@ static Record unpack_record(const std::string& all, size_t& at) {
 
 static std::string packed(const Program& program, const Rank& rank, const Account& account) {
     std::string all;
-    pack(all, usage(program, rank, account.processor_s));
+    pack(all, usage(program, rank, account));
     for (const auto& records : account.frames) {
         pack_number(all, records.size());
         for (const Record& record : records) pack_record(all, record);

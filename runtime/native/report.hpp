@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 // What one rank hands in. frames: by its own clock; outputs: the bytes of all frames, in the order of rank.outputs.
 struct Account {
     double processor_s = 0;
+    std::optional<double> stolen;  // from its cores
     std::vector<std::vector<Record>> frames;
     std::vector<std::string> outputs;
 };

@@ -35,7 +35,8 @@ class Row:
     busy: computing, of all ranks together; memory: the largest rank's, without frames that only the measurement keeps
     load: of the machine, the mean of a minute, before it was measured; mapping: as ``front.json`` has it
     turn: how often it had been measured before; frames: that counted; pace: seconds of a frame of the whole network on
-    the platform's first device just before, not a number where nobody looked
+    the platform's first device just before, not a number where nobody looked; stolen: the largest part of the time of
+    a rank's cores that other virtual machines had
     """
 
     network: str
@@ -63,6 +64,7 @@ class Row:
     turn: int
     frames: int = 20
     pace: float = float("nan")
+    stolen: float = 0.0
 
 
 def together(rows: Sequence[Row]) -> list[Row]:

@@ -50,7 +50,7 @@ from model.priced import Priced, priced
 from model.simulated import simulated
 from model.simulation import TICK_S
 from model.spending import COMPUTE, MEMORY
-from runtime.bench import WARMUP, Bench, bench
+from runtime.bench import TRIES, WARMUP, Bench, bench
 from runtime.deploy.session import OWN_KEY
 from tests.campaign.accuracy import MODELS, OF, Row, draw_plot, misses, table, together
 from tests.campaign.drawings import ALONE, Drawing, alone
@@ -72,7 +72,7 @@ def measured(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int, access
         bundle = Path(folder) / "predictions"
         write_bundle(cnn.graph, platform, mapping, cnn.source, bundle, force=False)
         with placed(platform, access, OWN_KEY, bundle) as ready:
-            return bench(bundle, frames=frames, runner=ready.runner)
+            return bench(bundle, frames=frames, runner=ready.runner, tries=TRIES)
 
 
 def row(drawing: Drawing, platform: Platform, turn: int, number: int, asked: argparse.Namespace, access: Access) -> Row:
@@ -96,6 +96,7 @@ def row(drawing: Drawing, platform: Platform, turn: int, number: int, asked: arg
         turn=turn,
         frames=frames,
         pace=pace,
+        stolen=found.stolen,
         mapping=json.dumps(compact(cnn.graph, mapping), separators=(",", ":")),
         **said,
         **seen,

@@ -1,0 +1,66 @@
+"""Seconds of a layer that was not measured, by what its kind takes for each thing that takes time.
+
+    overhead_s + macs / (frequency_hz * macs_per_cycle) + s_per_byte * bytes + s_per_weight_byte * bytes of weights
+
+The fraction is Eq. 4.7 of the thesis (hybrid CNN partitioning, 2023).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from model import boxes
+from model.coefficients import LayerCost
+from model.graph import Graph, Layer
+
+VECTOR = 16
+"""Output channels that kernels compute at a time."""
+
+
+class Work(NamedTuple):
+    """What a layer does in one frame.
+
+    macs:         multiply-accumulates; idle_macs: those that whole vectors of channels would do besides
+    moved_bytes:  that it reads and writes, but for its weights; weight_bytes: of these
+    """
+
+    macs: float
+    idle_macs: float
+    moved_bytes: float
+    weight_bytes: float
+
+    def amounts(self, whole_vectors: bool) -> tuple[float, float, float, float]:
+        """What a coefficient is to be found for: 1, MACs, bytes, bytes of weights."""
+        macs = self.macs + self.idle_macs if whole_vectors else self.macs
+        return 1.0, macs, self.moved_bytes, self.weight_bytes
+
+
+def work(graph: Graph, layer: Layer) -> Work:
+    """What a layer does."""
+    weights = graph.weight_bytes(layer)
+    return Work(
+        macs=float(layer.macs),
+        idle_macs=_idle(graph, layer) * layer.macs,
+        moved_bytes=float(graph.touched_bytes(layer) - weights),
+        weight_bytes=float(weights),
+    )
+
+
+def rates(cost: LayerCost, frequency_hz: float) -> tuple[float, float, float, float]:
+    """Seconds of one of each of ``Work.amounts``."""
+    weight = cost.s_per_byte if cost.s_per_weight_byte is None else cost.s_per_weight_byte
+    return cost.overhead_s, 1 / (frequency_hz * cost.macs_per_cycle), cost.s_per_byte, weight
+
+
+def seconds(done: Work, cost: LayerCost, frequency_hz: float) -> tuple[float, float]:
+    """Seconds that are fixed, and those that go with how much of a layer there is."""
+    fixed, *rest = (n * s for n, s in zip(done.amounts(cost.whole_vectors), rates(cost, frequency_hz), strict=True))
+    return fixed, sum(rest)
+
+
+def _idle(graph: Graph, layer: Layer) -> float:
+    """What the last vector lacks, as a part of all channels."""
+    shape = graph.tensors[layer.outputs[0]].shape
+    if layer.op not in boxes.HEAVY or len(shape) <= boxes.CHANNELS:
+        return 0.0
+    return -shape[boxes.CHANNELS] % VECTOR / max(shape[boxes.CHANNELS], 1)
