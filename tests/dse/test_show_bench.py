@@ -1,4 +1,4 @@
-"""Energies as ``dse bench`` shows them: an estimate is called one, and a meter that failed says why."""
+"""What ``dse bench`` shows: an estimate is called one, a meter that failed says why, a disturbed run says so."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from dse import show
@@ -65,3 +66,11 @@ def test_json_says_where_each_energy_comes_from() -> None:
     }
     assert body["energies"][0]["stream"]["energy_j"] == 0.5
     assert "energy of one frame, of the whole host, above its idle power" in shown(bench(MEASURED, above_idle=True))
+
+
+@pytest.mark.parametrize(("stolen", "said"), [(None, False), (0.01, False), (0.08, True)])
+def test_what_other_machines_took_is_told(stolen: float | None, said: bool) -> None:
+    found = bench(WITHOUT, replace(MEASURED, stolen=stolen))
+    sentence = "disturbed: other virtual machines had 8% of a processor meanwhile; measure again"
+    assert (sentence in shown(found)) == said
+    assert json.loads(found.to_json())["stolen"] == (stolen or 0.0)
