@@ -15,6 +15,8 @@ from dse.calibrate.design import WHOLE
 from dse.calibrate.results import Result
 from dse.calibrate.tried import Tried
 from model.link_costs import LinkCosts
+from model.samples import Run
+from runtime.bench import STOLEN, TRIES
 
 
 def body(lab: Lab, found: Measured, made: Result, tests: Sequence[Tried] = ()) -> dict[str, Any]:
@@ -34,6 +36,8 @@ def _type(lab: Lab, found: Measured, made: Result, type_: Type) -> dict[str, Any
         "type": type_.name,
         "devices": [lab.platform.devices[d].name for board in type_.boards for d in board.devices],
         "runs": len(runs),
+        "stolen": max(run.stolen for run in runs),
+        "disturbed": len(disturbed(runs)),
         "networks": [
             {"network": run.network, "device": run.device, "latency_s": run.time_s} for run in runs if run.what == WHOLE
         ],
@@ -46,7 +50,7 @@ def calibrated(
     console: Console, lab: Lab, found: Measured, made: Result, tests: Sequence[Tried], platform: Path
 ) -> None:
     """A line for each network on each device that was measured, for each way between devices, and for each run on
-    several devices.
+    several devices; and which types of devices were disturbed.
 
     Errors: of segments, as fitted and held out (found by a fit that has not seen their runs), and of the memory.
     """
@@ -62,7 +66,22 @@ def calibrated(
         _links(console, made.links)
     if tests:
         _tests(console, tests)
+    for name, runs in (*found.runs.items(), ("several devices", found.together)):
+        if there := disturbed(runs):
+            show.line(console, _plaint(name, there, len(runs)))
     show.line(console, f"use it: --platform {platform}")
+
+
+def disturbed(runs: Sequence[Run]) -> list[Run]:
+    """Those that other virtual machines slowed down each time that they were made."""
+    return [run for run in runs if run.stolen > STOLEN]
+
+
+def _plaint(name: str, there: Sequence[Run], count: int) -> str:
+    return (
+        f"disturbed: in {len(there)} of {count} runs of {name}, made {TRIES} times each, other virtual machines had "
+        f"up to {max(run.stolen for run in there):.0%} of a processor; calibrate again, in another folder"
+    )
 
 
 def _errors(report: dict[str, Any], network: str) -> list[str]:

@@ -150,6 +150,7 @@ class Run:
     ranks:    what each took
     samples:  its segments
     arrivals: its messages, of a run on several devices
+    stolen:   the largest part of the time of a rank's cores that other virtual machines had
     """
 
     key: str
@@ -166,6 +167,7 @@ class Run:
     ranks: tuple[Footing, ...]
     samples: tuple[Sample, ...] = field(repr=False)
     arrivals: tuple[Arrival, ...] = field(default=(), repr=False)
+    stolen: float = 0.0
 
     @property
     def time_s(self) -> float:

@@ -134,7 +134,7 @@ class Bench:
     @property
     def stolen(self) -> float:
         """The largest part of the time of a rank's cores that other virtual machines had."""
-        return max(trace.stolen for trace in self.traces)
+        return _stolen(self.traces)
 
     def energies(self) -> list[dict[str, Any]]:
         """Of each host with an energy or a reason why not: rank, device, then one frame alone and one of the stream."""

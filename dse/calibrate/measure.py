@@ -109,6 +109,7 @@ def run(job: Job, place: Place, folder: Path, timeout_s: float) -> Run:
         ranks=footings(subject, design, plan, trace),
         samples=samples(cnn.graph, plan, trace),
         arrivals=arrivals(plan, trace),
+        stolen=trace.stolen,
     )
 
 

@@ -156,6 +156,7 @@ def test_the_report_is_that_of_the_python_programs(tmp_path: Path) -> None:
     python_ranks, ranks = (each[0].ranks for each in found)
     assert all(b.peak_bytes < a.peak_bytes for a, b in zip(python_ranks, ranks, strict=True))
     assert all(u.processor_s > 0 and u.conditions for u in ranks)
+    assert [u.stolen is None for u in ranks] == [u.stolen is None for u in python_ranks]
     for usage in ranks:
         assert usage.memory is not None
         assert 2**20 < usage.memory.base_bytes < usage.peak_bytes

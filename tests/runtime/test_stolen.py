@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from runtime.bench import measured
 from runtime.options import Options
-from runtime.stolen import Stolen, stolen_s
+from runtime.stolen import STAT, Stolen, stolen_s
 from runtime.trace import Trace, Usage
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -48,11 +49,12 @@ def test_the_part_of_the_time_between_start_and_stop(tmp_path: Path, monkeypatch
     assert watch.stop() == 2 / 8
 
 
-def test_this_system_tells_something_sensible() -> None:
+@pytest.mark.skipif(not Path(STAT).exists(), reason="needs Linux, which tells it")
+def test_linux_tells_it_of_the_cores_of_this_process() -> None:
     watch = Stolen()
     watch.start()
-    found = watch.stop()
-    assert found is None or 0 <= found <= 1
+    time.sleep(0.01)
+    assert watch.stop() is not None
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from dse.calibrate.command import SAMPLES, Drift
-from dse.calibrate.samples import opened
+from dse.calibrate.samples import RUN, opened
 from model import coefficients
 from model.load import load
 from model.mapping import Mapping
@@ -188,6 +188,23 @@ def test_check_finds_a_time_that_is_another_now_and_writes_nothing(finished: Pat
         "without --check"
     ])  # fmt: skip
     assert files(here / "out") == before
+
+
+@pytest.mark.mpi
+def test_runs_that_other_virtual_machines_disturbed_each_time_are_told(finished: Path, here: Path) -> None:
+    copytree(finished, here / "out")
+    file = here / "out" / SAMPLES
+    stolen = {"whole": 0.3, "random 1": 0.08, "random 2": 0.01, "first look": 0.5}
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for line in lines:
+        if line.get("kind") == RUN:
+            line["stolen"] = stolen.get(line["what"], 0.04 if line["what"].startswith("together") else 0.0)
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (type_,) = json.loads(done(*CALIBRATE, "--json"))["types"]
+    assert (type_["disturbed"], type_["stolen"]) == (2, 0.3)
+    said = done(*CALIBRATE)
+    assert re.search(rf"(?m)^disturbed: in 2 of {type_['runs']} runs of a, .* had up to 30% of a processor; ", said)
+    assert re.search(r"(?m)^disturbed: in \d of \d runs of several devices, .* had up to 4% of a processor; ", said)
 
 
 @pytest.mark.mpi
