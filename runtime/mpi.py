@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,10 @@ LAST_WORDS_S = 0.1
 
 UNAIDED_BYTES = 2**16
 """A message up to this size fits into the buffers of a socket and moves by itself while a segment runs."""
-POKE_S = 500e-6
-"""Pause between two looks after messages while a segment runs. The transport moves what fits into a socket buffer
-each time, some 200 kB, so 0.5 ms keeps links of up to 3 Gbit/s busy and costs a few per cent of a core: a tenth of what
-a host has that is given 45 % of one, which is why nobody looks where nothing large is under way."""
+POKE_S, POKE_SHARE = 500e-6, 1 / 16
+"""Pause between two looks after messages while a segment runs, and the share of the time that it has run if that is
+longer. The transport moves what fits into a socket buffer each time, some 200 kB, so 0.5 ms keeps links of up to 3
+Gbit/s busy; but a look costs some 30 us, also where a message is awaited that nobody sends yet."""
 
 PR_SET_TIMERSLACK = 29
 """Of Linux' prctl; in nanoseconds."""
@@ -80,8 +81,10 @@ class MpiCommunicator:
         self.hosts = self._first_of_each_host()
         _sleep_sharply()
         self._moving: set[MpiRequest] = set()
-        self._computing = threading.Event()
-        if MPI.Query_thread() == MPI.THREAD_MULTIPLE and any(self.hosts):
+        self._computing = False
+        self._begun: SimpleQueue[float] = SimpleQueue()
+        self._assisted = MPI.Query_thread() == MPI.THREAD_MULTIPLE and any(self.hosts)
+        if self._assisted:
             threading.Thread(target=self._look_after_messages, daemon=True).start()
 
     def receiver(self, array: np.ndarray, source: int, tag: int) -> MpiRequest:
@@ -116,14 +119,13 @@ class MpiCommunicator:
         """Have the second thread look after large messages, if any are under way, or stop it: MPI moves them only while
         it is called.
         """
-        if not active:
-            self._computing.clear()
-        elif any(not request.has_left() for request in tuple(self._moving)):
-            self._computing.set()
+        self._computing = active and any(not request.has_left() for request in tuple(self._moving))
+        if self._computing:
+            self._begun.put(time.perf_counter())
 
     def _helped(self, other: int, size_bytes: int) -> set[MpiRequest] | None:
         """Where a message is kept. None: it needs no help; within a host who waits for one copies it."""
-        helped = size_bytes > UNAIDED_BYTES and self.hosts[other] != self.hosts[self.rank]
+        helped = self._assisted and size_bytes > UNAIDED_BYTES and self.hosts[other] != self.hosts[self.rank]
         return self._moving if helped else None
 
     def _first_of_each_host(self) -> list[int]:
@@ -134,10 +136,16 @@ class MpiCommunicator:
         return hosts
 
     def _look_after_messages(self) -> None:
-        """While a segment runs and large messages are under way."""
-        while self._computing.wait():
-            self._world.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG)
-            time.sleep(POKE_S)
+        """While a segment runs and large messages are under way. For one from this rank, which never comes: a look that
+        finds a message, one of a frame that nobody is ready for, say, moves nothing.
+        """
+        start = 0.0
+        while True:
+            pause = max(POKE_S, (time.perf_counter() - start) * POKE_SHARE) if self._computing else None
+            try:
+                start = self._begun.get(timeout=pause)
+            except Empty:
+                self._world.Iprobe(self.rank, 0)
 
     def abort(self, message: str) -> None:
         """Say why on standard error and end all ranks."""

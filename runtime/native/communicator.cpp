@@ -11,7 +11,7 @@
 // The same figures, for the same reasons, as in communicator.py and mpi.py of the Python programs.
 constexpr double SPIN_S = 100e-6, SHARE = 1.0 / 32, SHORTEST_S = 20e-6, LONGEST_S = 1e-3;
 constexpr size_t UNAIDED_BYTES = 1 << 16;
-constexpr auto POKE = std::chrono::microseconds(500);
+constexpr double POKE_S = 500e-6, POKE_SHARE = 1.0 / 16;
 constexpr auto LAST_WORDS = std::chrono::milliseconds(100);
 constexpr int RESULTS = 0;  // tag of what is gathered, after all frames
 
@@ -91,8 +91,11 @@ std::vector<int> Communicator::first_of_each_host() const {
 }
 
 Communicator::~Communicator() {
-    ending_ = true;
-    look(true);
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        ending_ = begun_ = true;
+    }
+    wake_.notify_one();
     if (helper_.joinable()) helper_.join();
     MPI_Finalize();
 }
@@ -150,20 +153,26 @@ void Communicator::look(bool active) {
     {
         std::lock_guard<std::mutex> lock(mutex_);
         computing_ = active;
+        begun_ |= active;
     }
     if (active) wake_.notify_one();
 }
 
-// MPI moves messages only while it is called.
+// MPI moves messages only while it is called, and only if it does not find what it is asked for: nobody sends to itself.
 void Communicator::look_after_messages() {
-    while (!ending_) {
-        {
-            std::unique_lock<std::mutex> lock(mutex_);
-            wake_.wait(lock, [this] { return computing_.load(); });
+    const auto begun = [this] { return begun_; };
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (wake_.wait(lock, begun); !ending_; wake_.wait(lock, begun)) {
+        begun_ = false;
+        const double start_s = now_s();
+        double pause_s = POKE_S;
+        while (computing_ && !wake_.wait_for(lock, std::chrono::duration<double>(pause_s), begun)) {
+            lock.unlock();
+            int flag;
+            MPI_Iprobe(rank, 0, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+            lock.lock();
+            pause_s = std::max(POKE_S, (now_s() - start_s) * POKE_SHARE);
         }
-        int flag;
-        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
-        std::this_thread::sleep_for(POKE);
     }
 }
 

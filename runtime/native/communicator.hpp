@@ -3,7 +3,6 @@
 
 #include <mpi.h>
 
-#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <string>
@@ -55,5 +54,5 @@ private:
     std::thread helper_;
     std::mutex mutex_;
     std::condition_variable wake_;
-    std::atomic<bool> computing_{false}, ending_{false};
+    bool computing_ = false, begun_ = false, ending_ = false;  // begun: computing, anew
 };

@@ -43,6 +43,7 @@ from dse.cli_access import Access, placed
 from dse.inputs import Cnn, read_cnn
 from dse.results import compact, from_compact
 from model.coefficients import load
+from model.confidence import expected_error
 from model.graph import Graph
 from model.mapping import Mapping
 from model.platform import Platform
@@ -52,7 +53,7 @@ from model.simulation import TICK_S
 from model.spending import COMPUTE, MEMORY
 from runtime.bench import TRIES, WARMUP, Bench, bench
 from runtime.deploy.session import OWN_KEY
-from tests.campaign.accuracy import MODELS, OF, Row, draw_plot, misses, table, together
+from tests.campaign.accuracy import MODELS, OF, Row, draw_plot, misses, promises, table, together
 from tests.campaign.drawings import ALONE, Drawing, alone
 from tests.command import done
 
@@ -116,7 +117,8 @@ def predicted(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int) -> di
     said = {f"{model}_{of}": x for model, price in zip(MODELS, prices, strict=True)
             for of, x in zip(OF, _figures(price), strict=True)}  # fmt: skip
     said["simulated_busy"] += float(found.alone.held_up[0].sum()) * TICK_S
-    return said
+    expected = expected_error(cnn.graph, platform, found.price)
+    return said | {"expected": math.nan if expected is None else expected}
 
 
 def _figures(price: Priced) -> list[float]:
@@ -216,7 +218,8 @@ def main() -> None:
             rows.append(each)
             print(_line(each), flush=True)
             write(asked.out, rows)
-    print(*table(rows), "What the simulator misses most:", *misses(together(rows)), sep="\n")
+    print(*table(rows), "What predictions say of themselves:", *promises(rows), sep="\n")
+    print("What the simulator misses most:", *misses(together(rows)), sep="\n")
     if asked.plot:
         draw_plot(together(rows), asked.plot)
 

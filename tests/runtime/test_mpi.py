@@ -140,6 +140,10 @@ def looks(then):
     then()
     return c._world.looks - before
 
+early = c.sender(np.zeros(1, np.uint8), 1, 1) if c.rank == 0 else c.receiver(np.zeros(1, np.uint8), 0, 1)
+if c.rank == 0:
+    early.start()
+
 for size in (10_000, 20_000_000):
     a = np.full(size, c.rank, np.uint8)
     request = c.sender(a, 1, 0) if c.rank == 0 else c.receiver(a, 0, 0)
@@ -152,6 +156,9 @@ for size in (10_000, 20_000_000):
     c.barrier()
     print("rank", c.rank, size, nothing > 1, moving > 1, here or c.rank == 0, looks(c.barrier) > 1, flush=True)
     assert not a.any()
+if c.rank:
+    early.start()
+wait(early.test)
 """
 
 
