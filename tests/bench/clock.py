@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -38,11 +37,11 @@ from runtime.deploy.cluster import cluster, refused
 from runtime.deploy.keys import Trust
 from runtime.deploy.parcel import pack
 from runtime.deploy.target import Target
-from runtime.hashing import file_hash
 from runtime.launch import read_plan, run
 from runtime.options import Options
 from runtime.trace import Trace
 from tests.bench import waiting
+from tests.bench.altered import altered
 from tests.cluster import Cluster, standing
 
 FEW, WARMUP, LIMIT_S = 20, 10, 600.0
@@ -63,13 +62,8 @@ class Turn:
 
 def asking(bundle: Path) -> Path:
     """A copy of a bundle whose ranks are asked one request at a time."""
-    made = bundle.with_name(bundle.name + "-asked")
-    shutil.copytree(bundle, made)
-    shutil.copy(Path(__file__).with_name("requests.py"), made / "main.py")
-    body = json.loads((made / "bundle.json").read_text())
-    body["files"]["main.py"] = file_hash(made / "main.py")
-    (made / "bundle.json").write_text(json.dumps(body))
-    return made
+    requests = Path(__file__).with_name("requests.py").read_text(encoding="utf-8")
+    return altered(bundle, bundle.with_name(bundle.name + "-asked"), "main.py", requests)
 
 
 @contextmanager

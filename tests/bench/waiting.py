@@ -11,7 +11,6 @@ processor time that of all ranks over a frame. Ratios are medians over the turns
 from __future__ import annotations
 
 import argparse
-import shutil
 import tempfile
 from itertools import accumulate
 from pathlib import Path
@@ -25,6 +24,7 @@ from runtime.bench import Bench
 from runtime.launch import run
 from runtime.options import Options
 from runtime.trace import Trace
+from tests.bench.altered import altered
 
 BLOCKING = '''
 
@@ -63,12 +63,9 @@ def copies(cnn: Cnn, ranks: int, folder: Path) -> dict[str, Path]:
     """A bundle for each policy."""
     made = folder / "bundle"
     write_bundle(cnn.graph, cluster(ranks), stretches(cnn, ranks), cnn.source, made, force=False)
-    found = {}
-    for number, (name, more) in enumerate(POLICIES.items()):
-        found[name] = shutil.copytree(made, folder / str(number))
-        with (found[name] / "runtime" / "communicator.py").open("a") as file:
-            file.write(more)
-    return found
+    file = "runtime/communicator.py"
+    text = (made / file).read_text(encoding="utf-8")
+    return {name: altered(made, folder / str(k), file, text + more) for k, (name, more) in enumerate(POLICIES.items())}
 
 
 def measure(bundle: Path, frames: int) -> Bench:
