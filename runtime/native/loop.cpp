@@ -37,7 +37,6 @@ static void forget_code() {
         if (std::strcmp(rights, "r-xp") == 0 && line.find(" /") != std::string::npos)
             madvise(reinterpret_cast<void*>(start), stop - start, MADV_DONTNEED);
     }
-    malloc_trim(0);
 }
 
 // The clocks of the hosts, where anybody will look at times.
@@ -127,6 +126,7 @@ void run_frames(const Program& program, Rank& rank, const Options& options) {
             rank.shared.activity = "reading its input";
             Footprint::growing(footprint.input, [&] { source.emplace(now.input, now.seed, rank.inputs); });
             Footprint::growing(footprint.base, forget_code);
+            Footprint::growing(footprint.segments, [] { malloc_trim(0); });  // what opening them has left
         }
         traces += pass(program, lanes, *source, now);
     }
