@@ -147,7 +147,8 @@ class MpiCommunicator:
             try:
                 start = self._begun.get(timeout=pause)
             except Empty:
-                self._world.Iprobe(self.rank, 0)
+                if self._computing:  # else MPI may have ended meanwhile
+                    self._world.Iprobe(self.rank, 0)
 
     def abort(self, message: str) -> None:
         """Say why on standard error and end all ranks."""

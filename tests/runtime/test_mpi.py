@@ -137,6 +137,9 @@ def looks(then):
     c.progress(True)
     time.sleep(0.5)
     c.progress(False)
+    found = c._world.looks - before
+    time.sleep(0.2)
+    assert c._world.looks == before + found, "nobody looks when the segment is done: MPI may be, too"
     then()
     return c._world.looks - before
 
