@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from runtime.hashing import file_hash
@@ -17,3 +18,11 @@ def altered(bundle: Path, made: Path, file: str, text: str) -> Path:
     body["files"][file] = file_hash(made / file)
     (made / "bundle.json").write_text(json.dumps(body))
     return made
+
+
+def variants(bundle: Path, folder: Path, file: str, policies: Mapping[str, str]) -> dict[str, Path]:
+    """A copy in ``folder`` for each policy, which is what is added at the end of a file."""
+    text = (bundle / file).read_text(encoding="utf-8")
+    return {
+        name: altered(bundle, folder / str(k), file, text + more) for k, (name, more) in enumerate(policies.items())
+    }

@@ -30,7 +30,7 @@ from model.platform import Platform
 from runtime.bench import Runner
 from runtime.options import Options
 from runtime.trace import Trace
-from tests.bench.altered import altered
+from tests.bench.altered import variants
 from tests.bench.clock import measured, runner
 from tests.bench.waiting import stretches
 from tests.cluster import Cluster, standing
@@ -67,11 +67,10 @@ POLICIES = {OURS: "", "steady": STEADY, "for any": STEADY + FOR_ANY, "none": NON
 @contextmanager
 def runners(cnn: Cnn, mapping: Mapping, box: Cluster, folder: Path) -> Iterator[dict[str, Runner]]:
     """Of a bundle for each policy."""
-    platform, made, file = Platform.from_file(box.platform), folder / "bundle", "runtime/mpi.py"
+    platform, made = Platform.from_file(box.platform), folder / "bundle"
     write_bundle(cnn.graph, platform, mapping, cnn.source, made, force=False)
-    text = (made / file).read_text(encoding="utf-8")
     with ExitStack() as stack:
-        bundles = {name: altered(made, folder / name, file, text + more) for name, more in POLICIES.items()}
+        bundles = variants(made, folder, "runtime/mpi.py", POLICIES)
         yield {name: stack.enter_context(runner(bundle, box)) for name, bundle in bundles.items()}
 
 

@@ -24,7 +24,7 @@ from runtime.bench import Bench
 from runtime.launch import run
 from runtime.options import Options
 from runtime.trace import Trace
-from tests.bench.altered import altered
+from tests.bench.altered import variants
 
 BLOCKING = '''
 
@@ -63,9 +63,7 @@ def copies(cnn: Cnn, ranks: int, folder: Path) -> dict[str, Path]:
     """A bundle for each policy."""
     made = folder / "bundle"
     write_bundle(cnn.graph, cluster(ranks), stretches(cnn, ranks), cnn.source, made, force=False)
-    file = "runtime/communicator.py"
-    text = (made / file).read_text(encoding="utf-8")
-    return {name: altered(made, folder / str(k), file, text + more) for k, (name, more) in enumerate(POLICIES.items())}
+    return variants(made, folder, "runtime/communicator.py", POLICIES)
 
 
 def measure(bundle: Path, frames: int) -> Bench:
