@@ -19,7 +19,7 @@ from dse.calibrate import results
 from dse.calibrate.check import link_drifts
 from dse.calibrate.command import SAMPLES, Lab, Measured
 from dse.calibrate.samples import Store, opened
-from dse.calibrate.tried import tried
+from dse.calibrate.tried import corrected, tried
 from dse.cli_access import Access, TrustOption, placed
 from dse.cli_group import grouped
 from dse.cli_options import (
@@ -116,6 +116,8 @@ def calibrate(
     made = results.result(lab, found)
     results.write(out, file.name, made)
     tests = tried(lab, found, Platform.from_file(str(out / file.name)))
+    made = corrected(made, tests)
+    results.write(out, file.name, made)
     if as_json:
         print_json(shown.body(lab, found, made, tests))
     else:

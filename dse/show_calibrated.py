@@ -14,6 +14,7 @@ from dse.calibrate.command import Drift, Lab, Measured, Type
 from dse.calibrate.design import WHOLE
 from dse.calibrate.results import Result
 from dse.calibrate.tried import Tried
+from model.coefficients import UnitCost
 from model.link_costs import LinkCosts
 from model.samples import Run
 from runtime.bench import STOLEN, TRIES
@@ -32,18 +33,23 @@ def body(lab: Lab, found: Measured, made: Result, tests: Sequence[Tried] = ()) -
 
 def _type(lab: Lab, found: Measured, made: Result, type_: Type) -> dict[str, Any]:
     runs = found.runs[type_.name]
+    (units,) = (each.units for each in made.sets if each.name == type_.name)
+    unit_of = {lab.platform.devices[d].name: units[lab.platform.devices[d].unit] for d in type_.devices}
     return {
         "type": type_.name,
         "devices": [lab.platform.devices[d].name for board in type_.boards for d in board.devices],
         "runs": len(runs),
         "stolen": max(run.stolen for run in runs),
         "disturbed": len(disturbed(runs)),
-        "networks": [
-            {"network": run.network, "device": run.device, "latency_s": run.time_s} for run in runs if run.what == WHOLE
-        ],
+        "networks": [_network(run, unit_of[run.device]) for run in runs if run.what == WHOLE],
         "residuals": {lab.platform.devices[d].name: made.reports[lab.platform.devices[d].name].to_json()
                       for d in type_.devices},
     }  # fmt: skip
+
+
+def _network(run: Run, unit: UnitCost) -> dict[str, Any]:
+    error = unit.frame_error(run.network)
+    return {"network": run.network, "device": run.device, "latency_s": run.time_s, "expected_error": error}
 
 
 def calibrated(
@@ -52,16 +58,18 @@ def calibrated(
     """A line for each network on each device that was measured, for each way between devices, and for each run on
     several devices; and which types of devices were disturbed.
 
-    Errors: of segments, as fitted and held out (found by a fit that has not seen their runs), and of the memory.
+    Errors: of segments, as fitted and held out (found by a fit that has not seen their runs), of frames of such runs,
+    of the memory, and what predictions are expected to be off by.
     """
-    headers = ["type", "devices", "measured", "network", "alone ms", "segments", "held out", "frame", "memory"]
+    measured = ["type", "devices", "measured", "network", "alone ms"]
+    errors = ["segments", "held out", "frame", "memory", "expected"]
     rows = [
         [type_["type"], len(type_["devices"]), row["device"], row["network"], f"{row['latency_s'] * 1e3:.2f}",
-         *_errors(type_["residuals"][row["device"]], row["network"])]
+         *_errors(type_["residuals"][row["device"]], row["network"]), _percent(row["expected_error"])]
         for type_ in body(lab, found, made)["types"]
         for row in type_["networks"]
     ]  # fmt: skip
-    console.print(show.table(headers, rows), markup=False)
+    console.print(show.table([*measured, *errors], rows), markup=False)
     if made.links:
         _links(console, made.links)
     if tests:

@@ -28,7 +28,7 @@ PAPER = "#paper"
 """At the end of a set's name: the set as the thesis' equations have it, one coefficient a kind of layer."""
 
 FORMAT = "cleave-coefficients"
-VERSION = 2
+VERSION = 3
 
 KINDS = (
     *("conv_winograd", "conv_im2col", "fc", "pool", "norm", "lrn"),
@@ -156,7 +156,7 @@ class UnitCost:
     gain_parts: what other edges save, by pair of kinds (``pair``): as a part of what the shorter of both layers takes
     joins:   by axis, seconds a byte of putting a tensor together of parts that do not lie side by side in memory
     memory_segment_bytes, memory_layer_bytes: of each session, and of each layer or part of one, whatever it holds
-    segment_error: relative error of a segment's time to expect, cross-validated; None: unknown
+    frame_errors: by network that was measured, relative error to expect of a frame
     idle_w:  what the unit's host draws when it does nothing; None: unknown
     send_j_per_byte, receive_j_per_byte: energy of a byte sent and received, on top of what the time of it takes
     """
@@ -177,7 +177,7 @@ class UnitCost:
     kernels: dict[str, Kernel] = field(default_factory=dict)
     gains: dict[str, float] = field(default_factory=dict)
     gain_parts: dict[str, float] = field(default_factory=dict)
-    segment_error: float | None = None
+    frame_errors: dict[str, float] = field(default_factory=dict)
     idle_w: float | None = None
     send_j_per_byte: float = 0.0
     receive_j_per_byte: float = 0.0
@@ -192,6 +192,12 @@ class UnitCost:
     memory_opening: float = 0.0
     memory_passed: float = 0.0
     memory_layer_bytes: float = 0.0
+
+    def frame_error(self, network: str) -> float | None:
+        """Relative error to expect of a frame of layers that were measured; None: unknown. Of a network that has no
+        such error of its own it is the mean of the others."""
+        usual = sum(self.frame_errors.values()) / len(self.frame_errors) if self.frame_errors else None
+        return self.frame_errors.get(network, usual)
 
     def held(self, kind: str) -> float:
         """Resident bytes a byte of weights of a kind, or of parts of it: as of the whole where that is not known."""

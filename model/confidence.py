@@ -23,7 +23,7 @@ def expected_error(graph: Graph, platform: Platform, found: Priced) -> float | N
     """Relative error to expect of what a mapping computes, and so of its latency and period; None: unknown.
 
     Each layer's error by its part of the time, as if all were off in the same direction. Of layers that were measured
-    it is that of segments, cross-validated, of others that of their kind, held out.
+    it is that of the network's frames, of others that of their kind, held out.
     """
     first, s, sums = found.g.n_inputs, found.shards, np.zeros(2)
     for layer in graph.layers:
@@ -39,5 +39,5 @@ def expected_error(graph: Graph, platform: Platform, found: Priced) -> float | N
 
 def _error(graph: Graph, layer: Layer, unit: UnitCost) -> float | None:
     if unit.kernels and signature(graph, layer) in unit.kernels:
-        return unit.segment_error
+        return unit.frame_error(graph.name)
     return unit.layers[coefficients.kind(graph, layer)].error

@@ -81,7 +81,7 @@ def fit(
     unit, memory = fit_memory(ranks, unit)
     kinds = {kind: cost.error for kind, cost in unit.layers.items() if cost.error is not None}
     report = Report(sum(len(run.samples) for run in runs), found, kinds, memory, paces(networks, runs, unit))
-    return Fitted(replace(unit, segment_error=_expected(found)), report)
+    return Fitted(replace(unit, frame_errors=_expected(found)), report)
 
 
 def _check(graphs: Mapping[str, Graph], runs: Sequence[Run]) -> None:
@@ -117,6 +117,6 @@ def _gain_parts(table: Table) -> dict[str, float]:
     return {pair: table.parts.get(pair, usual) for pair in map(">".join, product(PARTNERS, repeat=2))}
 
 
-def _expected(found: Mapping[str, Score]) -> float:
-    """Error of a segment to expect: the mean over networks, held out where that could be."""
-    return float(np.mean([s.fitted if s.held_out is None else s.held_out for s in found.values()]))
+def _expected(found: Mapping[str, Score]) -> dict[str, float]:
+    """By network, the error of a frame to expect, held out where that could be."""
+    return {name: score.fitted if score.frame is None else score.frame for name, score in found.items()}

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from dse.calibrate.command import Lab, Measured
+from dse.calibrate.results import Result
+from model.coefficients import Coefficients, UnitCost
 from model.platform import Platform
 from model.simulated import simulated
 
@@ -38,3 +43,20 @@ def tried(lab: Lab, found: Measured, calibrated: Platform) -> list[Tried]:
         )
         for run in found.together
     ]
+
+
+def corrected(made: Result, tests: Sequence[Tried]) -> Result:
+    """With errors of frames to expect: the mean of what one device was off by, held out, and of each test."""
+    return replace(made, sets=tuple(_corrected(each, tests) for each in made.sets))
+
+
+def _corrected(found: Coefficients, tests: Sequence[Tried]) -> Coefficients:
+    return replace(found, units={name: _told(unit, tests) for name, unit in found.units.items()})
+
+
+def _told(unit: UnitCost, tests: Sequence[Tried]) -> UnitCost:
+    errors = {
+        network: float(np.mean([alone, *(abs(test.error) for test in tests if test.network == network)]))
+        for network, alone in unit.frame_errors.items()
+    }
+    return replace(unit, frame_errors=errors)

@@ -25,7 +25,7 @@ def body() -> dict[str, Any]:
     layers = {kind: dict(layer) for kind in coefficients.KINDS}
     unit = {"frequency_hz": 1e9, "threads": 4, "communication_w": 1.5, **memory, "layers": layers}
     rest = {"name": "mine", "calibrated": True, "provenance": "made up"}
-    return {"format": "cleave-coefficients", "version": 2, **rest, "units": {"cpu": unit}}
+    return {"format": "cleave-coefficients", "version": 3, **rest, "units": {"cpu": unit}}
 
 
 def test_a_set_is_read_from_a_file(tmp_path: Path) -> None:
@@ -91,10 +91,10 @@ KERNEL = {"op": "Conv", "whole_s": 1e-3, "splits": {"1": [1e-4, 9e-4]}, "error":
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (put("cleave-plan", "format"), r"^mine.json: is no cleave-coefficients of version 2$"),
+        (put("cleave-plan", "format"), r"^mine.json: is no cleave-coefficients of version 3$"),
         (
             put(1, "version"),
-            r"^mine.json: is cleave-coefficients of version 1, 2 is needed; run dse calibrate again$",
+            r"^mine.json: is cleave-coefficients of version 1, 3 is needed; run dse calibrate again$",
         ),
         (without("units", "cpu", "layers", "fc"), r"^mine.json: units.cpu.layers: no coefficient for fc$"),
         (put({}, "units", "cpu", "layers", "gru"), r"^mine.json: units.cpu.layers.gru: has no 'macs_per_cycle'$"),
@@ -138,7 +138,7 @@ KERNEL = {"op": "Conv", "whole_s": 1e-3, "splits": {"1": [1e-4, 9e-4]}, "error":
         (put({"conv>pool": 1.5}, "units", "cpu", "gain_parts"), r"gain_parts.conv>pool: must be at most 1, not 1.5$"),
         (put({"conv>pool": 0}, "units", "cpu", "gains"), r"gains: 'conv>pool' is no pair of signatures$"),
         (put({"Conv-0123>Relu-4567": -1}, "units", "cpu", "gains"), rf"gains.Conv-0123>Relu-4567: {NUMBER} -1$"),
-        (put("small", "units", "cpu", "segment_error"), rf"segment_error: {NUMBER} 'small'$"),
+        (put({"tiny": "small"}, "units", "cpu", "frame_errors"), rf"frame_errors.tiny: {NUMBER} 'small'$"),
         (put([], "measured"), r"^mine.json: measured: must be an object, not \[\]$"),
     ],
 )
@@ -171,7 +171,7 @@ def test_a_calibrated_set_is_written_as_it_is_read() -> None:
     whole = body()
     whole["units"]["cpu"] |= {"kernels": {"Conv-0123": KERNEL}, "gains": {"Conv-0123>Relu-4567": 1e-6}}
     whole["units"]["cpu"] |= {"gain_parts": {"conv>activation": 0.5}}
-    whole["units"]["cpu"] |= {"segment_error": 0.05, "idle_w": 2.5, "send_j_per_byte": 1e-9}
+    whole["units"]["cpu"] |= {"frame_errors": {"tiny": 0.05}, "idle_w": 2.5, "send_j_per_byte": 1e-9}
     whole["units"]["cpu"]["layers"]["fc"] |= {"s_per_byte": 1e-10, "error": 0.2}
     whole["measured"] = {"hosts": ["pi0"], "residuals": {"mean": 0.01}}
     found = coefficients.parse(json.dumps(whole), "mine.json")
@@ -191,7 +191,7 @@ def test_a_shipped_set_is_written_as_it_is_read(name: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{"])
 def test_a_file_of_something_else_is_no_set(text: str) -> None:
-    with pytest.raises(CleaveError, match=r"^mine.json: is no (coefficient file: |cleave-coefficients of version 2$)"):
+    with pytest.raises(CleaveError, match=r"^mine.json: is no (coefficient file: |cleave-coefficients of version 3$)"):
         coefficients.parse(text, "mine.json")
 
 

@@ -33,7 +33,9 @@ def calibrated(tmp_path: Path, graph: Graph, cluster: Platform, known: int, cali
         layers = {k: replace(cost, macs_per_cycle=1e30, overhead_s=1e-3, error=REGRESSED)
                   for k, cost in unit.layers.items()}  # fmt: skip
         kernels = {signature(graph, layer): Kernel(layer.op, 1e-3) for layer in graph.layers[:known]}
-        return replace(unit, layers=layers, kernels=kernels, segment_error=MEASURED)
+        return replace(
+            unit, layers=layers, kernels=kernels, frame_errors={graph.name: MEASURED, "another": 3 * MEASURED}
+        )
 
     path = tmp_path / f"{known}.json"
     units = {name: figures(unit) for name, unit in made.units.items()}

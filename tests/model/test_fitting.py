@@ -133,7 +133,7 @@ def test_a_known_device_is_found_again(graph: Graph) -> None:
             assert split == pytest.approx(kernel.splits[axis], rel=2e-2)
     assert found.unit.joins == pytest.approx(known.joins, rel=1e-2)
     assert worst(graph, found.unit, known) < 1e-2
-    assert found.unit.segment_error == pytest.approx(0, abs=5e-3)
+    assert found.unit.frame_errors[graph.name] == pytest.approx(0, abs=5e-3)
     assert found.report.networks[graph.name].fitted < 5e-3
 
 
@@ -145,7 +145,7 @@ def test_noise_is_averaged_out_and_told(graph: Graph) -> None:
     assert 0.002 < score.fitted < 0.03
     assert score.held_out is not None
     assert 0.002 < score.held_out < 0.05
-    assert found.unit.segment_error == score.held_out
+    assert found.unit.frame_errors == {graph.name: score.frame}
     assert all(kernel.error is not None and 0.005 < kernel.error < 0.1 for kernel in found.unit.kernels.values())
 
 

@@ -10,6 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 from shutil import copytree
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -68,6 +69,13 @@ def kept(out: str = "out") -> list[Run]:
         return store.runs
 
 
+def priced(platform: Path) -> str:
+    """What is said of the network on the platform's first device."""
+    graph = load("six.onnx")
+    Path("m.json").write_text(Mapping.whole(graph, [0] * 6).to_json(graph, Platform.from_file(platform)))
+    return done("price", "--cnn", "six.onnx", "--platform", platform, "--mapping", "m.json")
+
+
 def begun(program: str) -> None:
     """Wait until a calibration has kept some runs."""
     deadline = time.monotonic() + 120
@@ -114,10 +122,7 @@ def test_the_platform_file_that_is_written_is_the_given_one_with_what_was_measur
     assert found.measured["declared"] == "generic"
     assert found.measured["conditions"]["onnxruntime"]
     assert {kernel.op for kernel in found.unit("cpu").kernels.values()} >= {"Conv", "Gemm", "MaxPool"}
-    mapping = Mapping.whole(load(here / "six.onnx"), [0] * 6)
-    (here / "m.json").write_text(mapping.to_json(load(here / "six.onnx"), Platform.from_file(finished / "p.txt")))
-    words = ("price", "--cnn", "six.onnx", "--platform", finished / "p.txt", "--mapping", "m.json")
-    assert "not calibrated" not in done(*words)
+    assert "not calibrated" not in priced(finished / "p.txt")
 
 
 @pytest.mark.mpi
@@ -129,6 +134,21 @@ def test_what_is_there_is_not_measured_again_and_gives_the_same_files(finished: 
     assert files(here / "out") == before
     done(*CALIBRATE[:3], "--platform", "out/p.txt", *CALIBRATE[5:])  # as written: what it says of links is what it said
     assert files(here / "out") == before
+
+
+@pytest.mark.mpi
+def test_predictions_expect_to_be_off_by_what_one_device_was_held_out_and_several_devices_were(
+    finished: Path, here: Path
+) -> None:
+    copytree(finished, here / "out")
+    body = json.loads(done(*CALIBRATE, "--json"))
+    (type_,) = body["types"]
+    alone = type_["residuals"]["a_cpu0"]["networks"]["six"]["frame"]
+    expected = fmean([alone, *(abs(test["error"]) for test in body["together"])])
+    assert len(body["together"]) > 1
+    assert [row["expected_error"] for row in type_["networks"]] == [pytest.approx(expected)]
+    assert coefficients.load("out/a.json").unit("cpu").frame_errors == {"six": pytest.approx(expected)}
+    assert f"Times are expected to be off by {expected:.1%}, as calibration found.\n" in priced(Path("out/p.txt"))
 
 
 @pytest.mark.mpi
