@@ -17,7 +17,7 @@ INTEGERS = 8
 """Random integers are 0..7: small enough to be an index or a class of any CNN."""
 
 MADE_BYTES = 64 * 2**20
-"""Random frames that a rank makes before it begins."""
+"""Of random frames of an input, which a rank makes before it begins: 111 of an image of 3 x 224 x 224."""
 
 WORD = 2**32
 """A seed is taken modulo this: numpy's has 32 bits."""
@@ -34,39 +34,42 @@ def random_frame(name: str, shape: tuple[int, ...], dtype: str, seed: int, index
 class Frames:
     """The frames of the inputs that one rank holds, or of all inputs of the CNN.
 
-    Random ones are made beforehand, as many as will be used or as ``MADE_BYTES`` hold: a stream would measure how fast
-    they are made (3 ms for an image of 224 x 224). Those of files are read when they are needed, as a user has them.
+    Random ones are made beforehand, as many as will be used or as ``MADE_BYTES`` hold, and then they come again: a
+    stream would measure how fast they are made (3 ms for an image of 224 x 224). Those of files are read when they are
+    needed, as a user has them.
 
     inputs: the buffers that will be filled, by the name of the input
     count:  how many frames the files hold, of the input that has most; ``None`` for random ones, which never end
     """
 
     def __init__(self, options: Options, inputs: dict[str, np.ndarray]) -> None:
-        self._seed, self._inputs = options.seed, inputs
+        self._inputs = inputs
         if options.input is None and options.pixels != PLAIN:
             raise CleaveError("mean, scale and channels are for images: say which with --input")
         self._given: dict[str, Several] = {}
         if options.input is not None and inputs:
             self._given = open_inputs(options.input, inputs, options.pixels, options.frames)
         self.count = max(map(len, self._given.values()), default=None)
-        size_bytes = sum(buffer.nbytes for buffer in inputs.values()) or 1
-        made = 0 if self._given else min(options.frames, MADE_BYTES // size_bytes)
-        self._made = [self._random(index) for index in range(made)]
+        random = {} if self._given else inputs
+        self._made = {name: _made(name, buffer, options) for name, buffer in random.items()}
 
     def frame(self, index: int) -> dict[str, np.ndarray]:
         """Frame ``index`` of every input. A file with fewer frames starts again."""
         if self._given:
             found = {name: frames[index % len(frames)] for name, frames in self._given.items()}
             return {name: np.asarray(array, self._inputs[name].dtype) for name, array in found.items()}
-        return self._made[index] if index < len(self._made) else self._random(index)
+        return {name: made[index % len(made)] for name, made in self._made.items()}
 
     def fill(self, index: int, inputs: dict[str, np.ndarray]) -> None:
         """Put frame ``index`` into the input buffers."""
         for name, array in self.frame(index).items():
             inputs[name][...] = array
 
-    def _random(self, index: int) -> dict[str, np.ndarray]:
-        return {n: random_frame(n, b.shape, b.dtype.name, self._seed, index) for n, b in self._inputs.items()}
+
+def _made(name: str, buffer: np.ndarray, options: Options) -> list[np.ndarray]:
+    """Random frames of an input. How many does not depend on other inputs, which another rank may have."""
+    count = max(1, min(options.frames, MADE_BYTES // max(1, buffer.nbytes)))
+    return [random_frame(name, buffer.shape, buffer.dtype.name, options.seed, index) for index in range(count)]
 
 
 def save_npz(path: str, arrays: dict[str, np.ndarray]) -> None:

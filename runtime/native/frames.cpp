@@ -1,5 +1,6 @@
 #include "frames.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -63,10 +64,26 @@ static void check(const Npz& file, const Buffer& buffer) {
     }
 }
 
-Frames::Frames(const std::string& path, long seed, const std::vector<Buffer*>& inputs) : seed_(seed) {
-    if (path.empty() || inputs.empty()) return;
-    file_ = std::make_unique<Npz>(path);
-    for (const Buffer* buffer : inputs) check(*file_, *buffer);
+// As many as will be used, or as a limit holds that frames.py has, too.
+static std::vector<std::vector<char>> made(const Buffer& buffer, long seed, long count) {
+    const size_t most = (size_t(64) << 20) / std::max<size_t>(1, buffer.bytes());
+    std::vector<std::vector<char>> frames(std::max<size_t>(1, std::min(size_t(count), most)));
+    for (size_t index = 0; index < frames.size(); ++index) {
+        frames[index].resize(buffer.bytes());
+        Buffer frame = buffer;
+        frame.data = frames[index].data();
+        randomise(frame, Random(seed, long(index), buffer.name));
+    }
+    return frames;
+}
+
+Frames::Frames(const std::string& path, long seed, const std::vector<Buffer*>& inputs, long count) {
+    if (path.empty()) {
+        for (const Buffer* buffer : inputs) made_[buffer->name] = made(*buffer, seed, count);
+    } else if (!inputs.empty()) {
+        file_ = std::make_unique<Npz>(path);
+        for (const Buffer* buffer : inputs) check(*file_, *buffer);
+    }
 }
 
 void Frames::fill(long index, const std::vector<Buffer*>& inputs) const {
@@ -76,7 +93,8 @@ void Frames::fill(long index, const std::vector<Buffer*>& inputs) const {
             const size_t frame = size_t(index % array.shape[0]);
             file_->read(array.offset + frame * buffer->bytes(), buffer->data, buffer->bytes());
         } else {
-            randomise(*buffer, Random(seed_, index, buffer->name));
+            const auto& frames = made_.at(buffer->name);
+            std::memcpy(buffer->data, frames[size_t(index) % frames.size()].data(), buffer->bytes());
         }
     }
 }

@@ -124,7 +124,7 @@ void run_frames(const Program& program, Rank& rank, const Options& options) {
         if (now.stream) lanes.push_back({&twin, program.make(twin)});
         if (!source) {
             rank.shared.activity = "reading its input";
-            Footprint::growing(footprint.input, [&] { source.emplace(now.input, now.seed, rank.inputs); });
+            Footprint::growing(footprint.input, [&] { source.emplace(now.input, now.seed, rank.inputs, now.frames); });
             Footprint::growing(footprint.base, forget_code);
             Footprint::growing(footprint.segments, [] { malloc_trim(0); });  // what opening them has left
         }
