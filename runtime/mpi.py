@@ -21,8 +21,10 @@ PREFIX = "cleave: "
 LAST_WORDS_S = 0.1
 """Between that line and the end of all ranks, so that mpirun has read it."""
 
-UNAIDED_BYTES = 2**16
-"""A message up to this size fits into the buffers of a socket and moves by itself while a segment runs."""
+UNAIDED_BYTES = 2**19
+"""A message up to this size fits into the buffers of sockets and moves by itself while a segment runs: Linux gives them
+up to 4 MB. The first one of 1 MB came when the segment was done, 2 MB always did (1 Gbit/s, ``python -m
+tests.bench.unaided``). Looks cost a stream of ShuffleNet in four stretches, 0.2 MB between them, 17 % of its period."""
 POKE_S, POKE_SHARE = 500e-6, 1 / 4
 """Pause between two looks after messages while a segment runs, and the share of the time that it has run if that is
 longer. The transport moves what fits into a socket buffer each time, some 200 kB or more, so 0.5 ms keeps links of up

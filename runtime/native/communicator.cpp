@@ -10,7 +10,7 @@
 
 // The same figures, for the same reasons, as in communicator.py and mpi.py of the Python programs.
 constexpr double SPIN_S = 100e-6, SHARE = 1.0 / 32, SHORTEST_S = 20e-6, LONGEST_S = 1e-3;
-constexpr size_t UNAIDED_BYTES = 1 << 16;
+constexpr size_t UNAIDED_BYTES = 1 << 19;
 constexpr double POKE_S = 500e-6, POKE_SHARE = 1.0 / 4;
 constexpr auto LAST_WORDS = std::chrono::milliseconds(100);
 constexpr int RESULTS = 0;  // tag of what is gathered, after all frames
