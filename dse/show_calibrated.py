@@ -27,7 +27,7 @@ def body(lab: Lab, found: Measured, made: Result, tests: Sequence[Tried] = ()) -
         "samples": str(lab.store.path),
         "types": [_type(lab, found, made, type_) for type_ in found.types],
         "links": made.links and asdict(made.links),
-        "together": [{**asdict(each), "error": each.error} for each in tests],
+        "together": [{**asdict(each), "error": each.error, "period_error": each.period_error} for each in tests],
     }
 
 
@@ -119,11 +119,13 @@ def _links(console: Console, links: LinkCosts) -> None:
 
 def _tests(console: Console, tests: Sequence[Tried]) -> None:
     rows = [
-        [t.network, t.devices, t.messages, f"{t.predicted_s * 1e3:.2f}", f"{t.measured_s * 1e3:.2f}", f"{t.error:+.1%}"]
+        [t.network, t.devices, t.messages, figure.what,
+         f"{figure.predicted_s * 1e3:.2f}", f"{figure.measured_s * 1e3:.2f}", f"{figure.error:+.1%}"]
         for t in tests
-    ]
+        for figure in t.figures
+    ]  # fmt: skip
     show.line(console, "")
-    headers = ["network", "on devices", "messages", "predicted ms", "measured ms", "off by"]
+    headers = ["network", "on devices", "messages", "time", "predicted ms", "measured ms", "off by"]
     console.print(show.table(headers, rows), markup=False)
 
 

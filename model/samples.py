@@ -151,6 +151,7 @@ class Run:
     samples:  its segments
     arrivals: its messages, of a run on several devices
     stolen:   the largest part of the time of a rank's cores that other virtual machines had
+    period_s: of a stream of as many frames; None: there was none
     """
 
     key: str
@@ -168,6 +169,7 @@ class Run:
     samples: tuple[Sample, ...] = field(repr=False)
     arrivals: tuple[Arrival, ...] = field(default=(), repr=False)
     stolen: float = 0.0
+    period_s: float | None = None
 
     @property
     def time_s(self) -> float:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dse.calibrate import boards as kinds
 from dse.calibrate.boards import Board
-from dse.calibrate.design import designs, probes, together, whole
+from dse.calibrate.design import designs, probes, stretches, together, whole
 from dse.calibrate.links import link_bundles
 from dse.calibrate.measure import LEAST, WARMUP, Job, Subject, frames_for, guessed_s, link_key, link_samples, run
 from dse.calibrate.samples import Store
@@ -30,7 +30,8 @@ FIRST_LOOK, FIRST_S = "first look", 1.5
 which devices are alike, and how many frames can be afforded?"""
 PATIENCE, FEWEST = 5, 8
 MOST_DEVICES, TOGETHER, TOGETHER_S = 4, 2, 10.0
-"""Devices that run a network together, in so many ways, each in so many seconds at most by what is guessed."""
+"""Devices that run a network together, in so many ways besides stretches, each in so many seconds at most by what is
+guessed."""
 DRIFT, DRIFT_S = 0.1, 1e-4
 """Change of a time that calls for a new calibration: relative, and at least so many seconds."""
 
@@ -156,7 +157,8 @@ class Lab:
         subject = Subject(cnn, self.platform, devices[0])
         guessed = [(design, guessed_s(subject, design)) for design in together(cnn.graph, devices, self.seed)]
         quick = [(design, time_s) for design, time_s in guessed if (WARMUP + LEAST) * time_s <= TOGETHER_S]
-        chosen = (quick or guessed[-1:])[:TOGETHER]
+        even = stretches(cnn.graph, devices)
+        chosen = [(even, guessed_s(subject, even)), *(quick or guessed[-1:])[:TOGETHER]]
         return [Job(subject, design, frames_for(self.budget_s / FEWEST, time_s)) for design, time_s in chosen]
 
     def measure(self, job: Job) -> Run:

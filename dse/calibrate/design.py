@@ -12,14 +12,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from model import boxes
 from model.graph import Graph, Layer
 from model.mapping import Mapping, Shard, extent
 
-WHOLE = "whole"
-"""What the first design is called: the network as one segment."""
+WHOLE, STRETCHES = "whole", "stretches"
+"""What two designs are called: the network as one segment, and as one on each of several devices."""
 BORDERED = (1 / 2, 1 / 4, 1 / 2, 1 / 8)
 """Share of layers that begin a segment, of each random partition."""
 CUTS: tuple[tuple[int, tuple[float, ...]], ...] = (
@@ -50,11 +50,13 @@ class Design:
 
     what:    for a person, no two of a network's are alike
     borders: indices of layers whose shards begin a segment each, rising
+    stream:  whether a stream of frames is measured besides
     """
 
     what: str
     mapping: Mapping
     borders: tuple[int, ...] = ()
+    stream: bool = False
 
 
 def whole(graph: Graph, device: int) -> Design:
@@ -85,6 +87,14 @@ def together(graph: Graph, devices: Sequence[int], seed: int) -> Iterator[Design
                 on = draw.choice([device for device in devices if device != on])
             row.append(on)
         yield Design(f"together, {len(borders)} switches", Mapping.whole(graph, row))
+
+
+def stretches(graph: Graph, devices: Sequence[int]) -> Design:
+    """A stretch of layers for each device, about as many MACs each: what a stream of frames is spread for."""
+    macs, count = [layer.macs for layer in graph.layers], len(devices)
+    twice = [2 * end - each for end, each in zip(accumulate(macs), macs, strict=True)]
+    on = [devices[count * middle // (2 * sum(macs) + 1)] for middle in twice]
+    return Design(STRETCHES, Mapping.whole(graph, on), stream=True)
 
 
 def probes(graph: Graph, devices: Sequence[int]) -> Iterator[Design]:

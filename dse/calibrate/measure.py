@@ -88,12 +88,12 @@ def frames_for(budget_s: float, frame_s: float) -> int:
 def run(job: Job, place: Place, folder: Path, timeout_s: float) -> Run:
     """Make a bundle, run it, and say what came of it. It is in ``folder`` meanwhile."""
     subject, design, began = job.subject, job.design, datetime.now(UTC)
-    cnn, options = subject.cnn, Options(job.frames, WARMUP, barrier=True)
+    cnn, options = subject.cnn, Options(job.frames, WARMUP, barrier=True, stream=design.stream)
     with tempfile.TemporaryDirectory(prefix=".bundle-", dir=folder) as draft:
         bundle, form = Path(draft) / "calibration", Form(borders=design.borders)
         plan = write_bundle(cnn.graph, subject.platform, design.mapping, cnn.source, bundle, False, form)
         with place(bundle) as ready:
-            (trace,) = measured(ready.runner, options, timeout_s, TRIES)
+            trace, *streams = measured(ready.runner, options, timeout_s, TRIES)
     return Run(
         key=job.key,
         device=subject.name,
@@ -109,7 +109,8 @@ def run(job: Job, place: Place, folder: Path, timeout_s: float) -> Run:
         ranks=footings(subject, design, plan, trace),
         samples=samples(cnn.graph, plan, trace),
         arrivals=arrivals(plan, trace),
-        stolen=trace.stolen,
+        stolen=max(each.stolen for each in (trace, *streams)),
+        period_s=streams[0].period_s if streams else None,
     )
 
 

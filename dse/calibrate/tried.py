@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from dse.calibrate.command import Lab, Measured
+from dse.calibrate.measure import WARMUP, Job
 from dse.calibrate.results import Result
 from model.coefficients import Coefficients, UnitCost
 from model.platform import Platform
+from model.samples import Run
 from model.simulated import simulated
 
 
-@dataclass(frozen=True)
-class Tried:
-    """A network on several devices. messages: of a frame; seconds of a frame alone, simulated and measured"""
+class Figure(NamedTuple):
+    """A time that was predicted and measured."""
 
-    network: str
-    devices: int
-    messages: int
+    what: str
     predicted_s: float
     measured_s: float
 
@@ -30,19 +30,60 @@ class Tried:
         return self.predicted_s / self.measured_s - 1
 
 
+@dataclass(frozen=True)
+class Tried:
+    """A network on several devices. messages: of a frame
+
+    predicted_s, measured_s: of a frame alone, simulated and measured; predicted_period_s, measured_period_s: of a
+    stream, None where there was none
+    """
+
+    network: str
+    devices: int
+    messages: int
+    predicted_s: float
+    measured_s: float
+    predicted_period_s: float | None = None
+    measured_period_s: float | None = None
+
+    @property
+    def error(self) -> float:
+        """Relative; less than 0 where it takes longer than predicted."""
+        return self.figures[0].error
+
+    @property
+    def period_error(self) -> float | None:
+        """The same of the stream."""
+        return self.figures[1].error if len(self.figures) > 1 else None
+
+    @property
+    def figures(self) -> list[Figure]:
+        """Of a frame alone, and of the stream if there was one."""
+        alone = Figure("latency", self.predicted_s, self.measured_s)
+        if self.predicted_period_s is None or self.measured_period_s is None:
+            return [alone]
+        return [alone, Figure("period", self.predicted_period_s, self.measured_period_s)]
+
+
 def tried(lab: Lab, found: Measured, calibrated: Platform) -> list[Tried]:
     """All runs on several devices, by the platform that came of them."""
     jobs = {job.key: job for job in lab.together()}
-    return [
-        Tried(
-            run.network,
-            len(run.ranks),
-            len(run.arrivals),
-            simulated(jobs[run.key].subject.cnn.graph, calibrated, jobs[run.key].design.mapping, 1, 0).price.latency_s,
-            run.time_s,
-        )
-        for run in found.together
-    ]
+    return [_tried(run, jobs[run.key], calibrated) for run in found.together]
+
+
+def _tried(run: Run, job: Job, calibrated: Platform) -> Tried:
+    stream, frames = run.period_s is not None, len(run.latencies_s)
+    graph, mapping = job.subject.cnn.graph, job.design.mapping
+    found = simulated(graph, calibrated, mapping, frames if stream else 1, WARMUP if stream else 0).price
+    return Tried(
+        network=run.network,
+        devices=len(run.ranks),
+        messages=len(run.arrivals),
+        predicted_s=found.latency_s,
+        measured_s=run.time_s,
+        predicted_period_s=found.period_s if stream else None,
+        measured_period_s=run.period_s,
+    )
 
 
 def corrected(made: Result, tests: Sequence[Tried]) -> Result:
@@ -55,8 +96,8 @@ def _corrected(found: Coefficients, tests: Sequence[Tried]) -> Coefficients:
 
 
 def _told(unit: UnitCost, tests: Sequence[Tried]) -> UnitCost:
-    errors = {
-        network: float(np.mean([alone, *(abs(test.error) for test in tests if test.network == network)]))
-        for network, alone in unit.frame_errors.items()
-    }
-    return replace(unit, frame_errors=errors)
+    off: dict[str, list[float]] = {network: [alone] for network, alone in unit.frame_errors.items()}
+    for test in tests:
+        if test.network in off:
+            off[test.network] += [abs(figure.error) for figure in test.figures]
+    return replace(unit, frame_errors={network: float(np.mean(errors)) for network, errors in off.items()})

@@ -136,7 +136,7 @@ def report(title: str, turns: list[Turn]) -> None:
 def bundles(cnn: Cnn, platform: Platform, folder: Path) -> tuple[Path, Path]:
     """One for bench, and one to be asked."""
     made = folder / cnn.graph.name
-    mapping = waiting.stretches(cnn, len(platform.devices))
+    mapping = waiting.stretched(cnn, len(platform.devices))
     write_bundle(cnn.graph, platform, mapping, cnn.source, made, force=False)
     return made, asking(made)
 

@@ -32,7 +32,7 @@ from runtime.options import Options
 from runtime.trace import Trace
 from tests.bench.altered import variants
 from tests.bench.clock import measured, runner
-from tests.bench.waiting import stretches
+from tests.bench.waiting import stretched
 from tests.cluster import Cluster, standing
 
 SPEC = "".join(f"pi{k}, cores={k}, share=0.92, memory=2GB, bandwidth=1Gbit/s\n" for k in range(2))
@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     arguments = parser.parse_args()
     cnn = read_cnn(arguments.cnn, [], False)
-    mapping = stretches(cnn, 2)
+    mapping = stretched(cnn, 2)
     if arguments.layers:
         mapping = Mapping.whole(cnn.graph, [int(k >= arguments.layers) for k in range(len(cnn.graph.layers))])
     found: dict[str, list[Trace]] = {name: [] for name in POLICIES}

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from itertools import accumulate
 from pathlib import Path
 from statistics import median
 
 from codegen.bundle import write_bundle
+from dse.calibrate.design import stretches
 from dse.inputs import Cnn, read_cnn
 from model.mapping import Mapping
 from model.platform import Platform
@@ -47,10 +47,9 @@ POLICIES = {"ours": "", "forgetful": FORGETFUL, "polling": '\nSPIN_S = float("in
 """What is added at the end of a bundle's ``runtime/communicator.py``."""
 
 
-def stretches(cnn: Cnn, ranks: int) -> Mapping:
+def stretched(cnn: Cnn, ranks: int) -> Mapping:
     """Layers in their order, as many MACs to each rank as can be."""
-    ends = list(accumulate(layer.macs for layer in cnn.graph.layers))
-    return Mapping.whole(cnn.graph, [min(ranks - 1, ranks * end // (ends[-1] + 1)) for end in ends])
+    return stretches(cnn.graph, range(ranks)).mapping
 
 
 def cluster(ranks: int) -> Platform:
@@ -62,7 +61,7 @@ def cluster(ranks: int) -> Platform:
 def copies(cnn: Cnn, ranks: int, folder: Path) -> dict[str, Path]:
     """A bundle for each policy."""
     made = folder / "bundle"
-    write_bundle(cnn.graph, cluster(ranks), stretches(cnn, ranks), cnn.source, made, force=False)
+    write_bundle(cnn.graph, cluster(ranks), stretched(cnn, ranks), cnn.source, made, force=False)
     return variants(made, folder, "runtime/communicator.py", POLICIES)
 
 

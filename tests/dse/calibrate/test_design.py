@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from codegen.zoo import cached
-from dse.calibrate.design import CUTS, WHOLE, Design, designs, probes
+from dse.calibrate.design import CUTS, WHOLE, Design, designs, probes, stretches
 from model import boxes
 from model.graph import Graph
 from model.load import load
@@ -44,6 +44,18 @@ def test_the_network_is_run_as_one_segment_and_layer_by_layer(graph: Graph) -> N
     each = runs(plan(graph, platform(1), second.mapping, second.borders))
     assert [part.layer for part in one.parts] == [part.layer for run in each for part in run.parts]
     assert {len(run.parts) for run in each} == {1}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_stretches_follow_each_other_with_about_as_many_macs_each(graph: Graph, count: int) -> None:
+    design = stretches(graph, range(count))
+    on = [shard.device for shard in design.mapping.shards]
+    assert design.stream
+    assert on == sorted(on)
+    total = sum(layer.macs for layer in graph.layers)
+    for device in range(count):
+        layers = [graph.layers[shard.layer] for shard in design.mapping.shards if shard.device == device]
+        assert abs(sum(layer.macs for layer in layers) - total / count) <= max(layer.macs for layer in graph.layers)
 
 
 def test_every_part_of_a_split_layer_is_a_segment_of_its_own(graph: Graph) -> None:
