@@ -34,7 +34,7 @@ class CostArrays(NamedTuple):
 
     work: (T, D, 6 + 2 * KINDS) of a task by itself: seconds of the WHOLE; from SPLIT on, for each kind of split, the
           fixed part of a shard's seconds and the part that goes with its share; WATTS meanwhile; resident bytes that
-          it HOLDs a byte of weights, and that a part of it does; how many times weights are REBUILT before use; bytes
+          it HOLDs a byte of weights, and that a part of it does; 1 where weights are REBUILT before use; bytes
           of each shard's OWN
     beside: (E, D, 1 + KINDS) seconds of an edge: that it saves (GAIN) where the same segment made what it brings; from
             JOIN on, for each kind of split, of putting parts together where it was made in parts; (0, …): none anywhere

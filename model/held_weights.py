@@ -37,8 +37,8 @@ class Weights:
         for parts in segments:
             sizes = [self._of(part) for part in parts]
             so_far += sum(sizes)
-            rebuilt = sum(coefficients.rebuilt(self._kind(p)) * size for p, size in zip(parts, sizes, strict=True))
-            most = max(most, so_far + max([rebuilt, *sizes]))
+            rebuilt = [coefficients.rebuilt(self._kind(p)) * size for p, size in zip(parts, sizes, strict=True)]
+            most = max(most, so_far + max([sum(rebuilt) + coefficients.COPIES * max(rebuilt, default=0.0), *sizes]))
         return Held({kind: size for kind, size in by_kind.items() if size}, most - so_far)
 
     def _kind(self, part: PartOf) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 
 from model import boxes
 from model.arrays import GraphArrays, Ints, ix
+from model.coefficients import COPIES
 from model.compiled import allocating, inlined, kernel
 from model.costs import (
     ACTIVE,
@@ -36,9 +37,9 @@ from model.lowering import Messages, Room, Shards, alone
 
 COMPUTE, COMMUNICATE, WAIT, ENERGY, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY, OPENING, PASSED = range(10)
 """Columns of an account: seconds, seconds, seconds, joules, bytes; OPENING: weights that are there twice while sessions
-are opened, as far as what is opened later does not take their place: all that a session rebuilds, or the largest that
-it copies from the file. PASSED: what is passed on from segment to segment of a device, and its inputs, as far as it is
-not in a message's buffer; 0 where nobody knows what that holds."""
+are opened, as far as what is opened later does not take their place: all that a session rebuilds and what that takes,
+or the largest that it copies from the file. PASSED: what is passed on from segment to segment of a device, and its
+inputs, as far as it is not in a message's buffer; 0 where nobody knows what that holds."""
 COLUMNS = 10
 
 
@@ -51,8 +52,8 @@ class Ledger(NamedTuple):
     account: (D, COLUMNS) what each device spends, see the column names
     segments: (D,) how many
     alive: (D,) bytes held; since: (D,) shard that the open segment began with, -1: there is none; spent: (D,) its
-           seconds so far; largest, rebuilt: (D,) bytes of its largest weights and of those that are rebuilt; kept: (S,)
-           1 where what a shard makes is in a buffer (scratch)
+           seconds so far; largest, rebuilt, relaid: (D,) bytes of its largest weights, of those that are rebuilt, and
+           of the largest of these; kept: (S,) 1 where what a shard makes is in a buffer (scratch)
     """
 
     seconds: Floats
@@ -70,6 +71,7 @@ class Ledger(NamedTuple):
     spent: Floats
     largest: Floats
     rebuilt: Floats
+    relaid: Floats
     kept: Ints
 
 
@@ -90,6 +92,7 @@ def ledger(r: Room) -> Ledger:
         np.zeros(r.devices, i),
         np.zeros(r.devices),
         np.zeros(r.devices, i),
+        np.zeros(r.devices),
         np.zeros(r.devices),
         np.zeros(r.devices),
         np.zeros(r.devices),
@@ -128,7 +131,8 @@ def _enter(s: Shards, m: Messages, out: Ledger, shard: int) -> None:
     out.begins[ix(shard)] = begins
     if begins:
         out.segments[device] += 1
-        out.since[device], out.spent[device], out.largest[device], out.rebuilt[device] = shard, 0.0, 0.0, 0.0
+        out.since[device], out.spent[device] = shard, 0.0
+        out.largest[device] = out.rebuilt[device] = out.relaid[device] = 0.0
 
 
 @inlined
@@ -198,8 +202,11 @@ def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, s
     a[MEMORY] += weights * c.work[task, device, HOLD if alone(s, task) else HOLD_PART]
     a[MEMORY] += c.work[task, device, OWN]
     out.largest[device] = max(out.largest[device], weights)
-    out.rebuilt[device] += weights * c.work[task, device, REBUILT]
-    a[OPENING] = max(a[OPENING], a[WEIGHTS] + max(out.largest[device], out.rebuilt[device]))
+    rebuilt = weights * c.work[task, device, REBUILT]
+    out.rebuilt[device] += rebuilt
+    out.relaid[device] = max(out.relaid[device], rebuilt)
+    twice = max(out.largest[device], out.rebuilt[device] + COPIES * out.relaid[device])
+    a[OPENING] = max(a[OPENING], a[WEIGHTS] + twice)
     alive = out.alive[device]
     for tensor in range(g.tensor_ptr[task], g.tensor_ptr[task + 1]):
         alive += g.tensor_bytes[ix(tensor)] * _made(kind, share)
