@@ -23,8 +23,7 @@ THESIS = {
 """Mean error and Spearman of the thesis' tables 3 and 6: AlexNet, VGG-16, DenseNet-121."""
 OF = ("latency", "period", "memory", "busy")
 MODELS = ("simulated", "analytical", "thesis")
-TIMES = ("latency", "period", "busy")
-MEASURED = "measured"
+MEASURED, PACED = "measured", "paced"
 WORST = 5
 
 
@@ -35,9 +34,9 @@ class Row:
     busy: computing, of all ranks together; memory: the largest rank's, without frames that only the measurement keeps
     load: of the machine, the mean of a minute, before it was measured; mapping: as ``front.json`` has it
     turn: how often it had been measured before; frames: that counted; pace: seconds of a frame of the whole network on
-    the platform's first device just before, not a number where nobody looked; stolen: the largest part of the time of
-    a rank's cores that other virtual machines had; expected: relative error that the prediction said of itself, not a
-    number where it did not
+    the platform's first device just before, not a number where nobody looked; paced: by the simulator, with computing
+    as much slower as that was slower than told; stolen: the largest part of the time of a rank's cores that other
+    virtual machines had; expected: relative error that the prediction said of itself, not a number where it did not
     """
 
     network: str
@@ -65,6 +64,10 @@ class Row:
     turn: int
     frames: int = 20
     pace: float = float("nan")
+    paced_latency: float = float("nan")
+    paced_period: float = float("nan")
+    paced_memory: float = float("nan")
+    paced_busy: float = float("nan")
     stolen: float = 0.0
     expected: float = float("nan")
 
@@ -81,36 +84,21 @@ def _medians(turns: Sequence[Row]) -> dict[str, float]:
     return {f"{MEASURED}_{of}": float(np.median(column(turns, MEASURED, of))) for of in OF}
 
 
-def level_paced(rows: Sequence[Row]) -> list[Row]:
-    """What rows would have measured, had the machine always been as fast as in the middle of all; those with a pace.
-
-    A machine that is shared, or that becomes hot, runs whatever it runs faster at one time than at another.
-    """
-    paced = [r for r in rows if not math.isnan(r.pace)]
-    usual = {n: float(np.median([r.pace for r in paced if r.network == n])) for n in {r.network for r in paced}}
-    return [_at(r, r.pace / usual[r.network]) for r in paced]
-
-
-def _at(r: Row, slower: float) -> Row:
-    return replace(r, **{f"{MEASURED}_{of}": getattr(r, f"{MEASURED}_{of}") / slower for of in TIMES})
-
-
 def table(rows: Sequence[Row]) -> Iterator[str]:
     """A line for each network and model, one for each way of mapping; then the thesis' own.
 
     Where mappings were measured more than once, also how far the first turn is off the others: nothing can predict
-    the first turn much better. Where the machine's pace was looked at, also the simulator against what would have been
-    measured at one pace.
+    the first turn much better. Where the machine's pace was looked at, also the simulator with processors of that pace:
+    a machine that is shared, or that becomes hot, runs whatever it runs faster at one time than at another.
     """
     heads = " ".join(f"{of + ' error':>14} {'Spearman':>8}" for of in OF)
     yield f"{'network':16} {'mappings':>8}  {'model':10} {heads}"
-    level = _groups(level_paced(rows))
     for name, every in _groups(rows).items():
         mine, (first, others) = together(every), _first_and_others(every)
         for model in MODELS if mine else ():
             yield _line(name, model, model, mine, mine)
-        if mine and level.get(name):
-            yield _line(name, "one pace", MODELS[0], together(level[name]), together(level[name]))
+        if paced := [r for r in mine if not math.isnan(r.paced_latency)]:
+            yield _line(name, PACED, PACED, paced, paced)
         if others:
             yield _line(name, "one turn", MEASURED, first, others)
     for k, name in enumerate(("AlexNet", "VGG-16", "DenseNet-121")):

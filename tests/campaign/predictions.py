@@ -15,8 +15,8 @@ a mapping, then a table: for the analytical model, the simulator and the thesis'
 coefficient a kind of layer) the mean relative error and Spearman's rank correlation, the thesis' own figures, and what
 misses most. ``--out`` also resumes; ``--traces`` keeps what happened when. ``--turns`` measures all mappings so often,
 one turn after the other, so that a machine that becomes slower does not favour those that come first; what counts is
-the median. ``--pace`` runs the network alone just before each mapping, and says what is left of the error when the
-machine's changes of speed are taken out.
+the median. ``--pace`` runs the network alone just before each mapping, and predicts the mapping also for processors of
+that pace, which says what is left of the error when the machine's changes of speed are taken out.
 ``--measured`` takes mappings and measurements of an earlier call and predicts them anew, by another calibration, say.
 ``--unseen`` predicts each network by what the calibration measured of all other ones, from its ``samples.jsonl``.
 """
@@ -42,18 +42,20 @@ from dse.calibrate.command import SAMPLES
 from dse.cli_access import Access, placed
 from dse.inputs import Cnn, read_cnn
 from dse.results import compact, from_compact
+from model.case import Case
 from model.coefficients import load
 from model.confidence import expected_error
+from model.costs import WATTS
 from model.graph import Graph
 from model.mapping import Mapping
 from model.platform import Platform
-from model.priced import Priced, priced
-from model.simulated import simulated
+from model.priced import Priced, booked, priced
+from model.simulated import Events, play
 from model.simulation import TICK_S
 from model.spending import COMPUTE, MEMORY
 from runtime.bench import TRIES, WARMUP, Bench, bench
 from runtime.deploy.session import OWN_KEY
-from tests.campaign.accuracy import MODELS, OF, Row, draw_plot, misses, promises, table, together
+from tests.campaign.accuracy import MODELS, OF, PACED, Row, draw_plot, misses, promises, table, together
 from tests.campaign.drawings import ALONE, Drawing, alone
 from tests.command import done
 
@@ -81,9 +83,10 @@ def row(drawing: Drawing, platform: Platform, turn: int, number: int, asked: arg
     cnn, (way, mapping) = drawing.cnn, drawing.mapping(number)
     slow_s = priced(cnn.graph, platform, mapping).latency_s
     frames = max(LEAST, int(min(asked.frames, asked.seconds / slow_s)))
-    said, load_1 = predicted(cnn, platform, mapping, frames), os.getloadavg()[0]
-    _, whole = drawing.mapping(-1)
+    load_1 = os.getloadavg()[0]
+    whole = Mapping.whole(cnn.graph, [0] * len(cnn.graph.layers))
     pace = measured(cnn, platform, whole, frames, access).median_s if asked.pace and way != ALONE else math.nan
+    said = predicted(cnn, platform, mapping, frames, pace)
     found = measured(cnn, platform, mapping, frames, access)
     if asked.traces:
         (asked.traces / f"{cnn.graph.name}-{turn}-{number}.jsonl").write_text(found.to_lines(), encoding="utf-8")
@@ -107,18 +110,37 @@ def row(drawing: Drawing, platform: Platform, turn: int, number: int, asked: arg
 def again(cnn: Cnn, platform: Platform, row: Row) -> Row:
     """The same measurement with other predictions."""
     mapping = from_compact(cnn.graph, json.loads(row.mapping))
-    return replace(row, **predicted(cnn, platform, mapping, row.frames))
+    return replace(row, **predicted(cnn, platform, mapping, row.frames, row.pace))
 
 
-def predicted(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int) -> dict[str, float]:
+def predicted(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int, pace: float) -> dict[str, float]:
     """Fields of a row, by all models."""
-    found = simulated(cnn.graph, platform, mapping, WARMUP + frames, WARMUP)
-    prices = (found.price, found.analytical, thesis(cnn.graph, platform, mapping))
-    said = {f"{model}_{of}": x for model, price in zip(MODELS, prices, strict=True)
-            for of, x in zip(OF, _figures(price), strict=True)}  # fmt: skip
-    said["simulated_busy"] += float(found.alone.held_up[0].sum()) * TICK_S
-    expected = expected_error(cnn.graph, platform, found.price)
+    case = Case.of(cnn.graph, platform, mapping)
+    usual, analytical = _simulated(case, frames), priced(cnn.graph, platform, mapping)
+    found = {
+        MODELS[0]: usual,
+        MODELS[1]: _figures(analytical),
+        MODELS[2]: _figures(thesis(cnn.graph, platform, mapping)),
+        PACED: [math.nan] * len(OF) if math.isnan(pace) else _simulated(_slowed(case, cnn, platform, pace), frames),
+    }
+    expected = expected_error(cnn.graph, platform, analytical)
+    said = {f"{model}_{of}": x for model, figures in found.items() for of, x in zip(OF, figures, strict=True)}
     return said | {"expected": math.nan if expected is None else expected}
+
+
+def _simulated(case: Case, frames: int) -> list[float]:
+    times = play(case, frames, WARMUP)
+    price, alone = booked(case, times.latency_s, times.period_s), Events.of(case, times.alone, 1)
+    *others, busy = _figures(price)
+    return [*others, busy + float(alone.held_up[0].sum()) * TICK_S]
+
+
+def _slowed(case: Case, cnn: Cnn, platform: Platform, pace: float) -> Case:
+    """With computing as much slower as the whole network on the first device took longer than it should."""
+    slower = pace / priced(cnn.graph, platform, Mapping.whole(cnn.graph, [0] * len(cnn.graph.layers))).latency_s
+    work = case.costs.work.copy()
+    work[..., :WATTS] *= slower
+    return case.at(case.costs._replace(work=work, beside=case.costs.beside * slower))
 
 
 def _figures(price: Priced) -> list[float]:
