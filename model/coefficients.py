@@ -155,6 +155,7 @@ class UnitCost:
     late_s, late_s_per_byte: of a message: it is noticed later than it came, see ``runtime.communicator.wait``
     wake_s, wake_s_per_byte: of a message: what is computed with it takes longer, for caches are cold after a wait
     attend_s_per_byte: of a message to another host: processor time that sending it takes while it is leaving
+    take_s_per_byte: of one from another host: processor time that it takes a device which computes while it comes
     kernels: measured layers by signature (``model.signature``); they come before what ``layers`` says
     gains:   seconds that an edge inside a segment saves, of measured edges, by ``signature.edge_name``
     gain_parts: what other edges save, by pair of kinds (``pair``): as a part of what the shorter of both layers takes
@@ -192,6 +193,7 @@ class UnitCost:
     wake_s: float = 0.0
     wake_s_per_byte: float = 0.0
     attend_s_per_byte: float = 0.0
+    take_s_per_byte: float = 0.0
     memory_kinds: dict[str, float] = field(default_factory=dict)
     memory_opening: float = 0.0
     memory_passed: float = 0.0
@@ -282,7 +284,7 @@ def _plain(cost: LayerCost) -> LayerCost:
 
 MESSAGES = (
     *("send_s", "send_s_per_byte", "receive_s", "receive_s_per_byte", "gap_s"),
-    *("late_s", "late_s_per_byte", "wake_s", "wake_s_per_byte", "attend_s_per_byte"),
+    *("late_s", "late_s_per_byte", "wake_s", "wake_s_per_byte", "attend_s_per_byte", "take_s_per_byte"),
 )
 """Fields of ``UnitCost`` that tell what messages cost a device."""
 

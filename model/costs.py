@@ -45,8 +45,8 @@ class CostArrays(NamedTuple):
     send, receive: (D, 2) seconds of a device for a message, and for a byte of it; wake: (D, 2) those of ``receive``
                    by which what it computes takes longer
     gap: (D,) seconds of a device's link for a message
-    attend: (D, D) seconds of a device for a byte while it leaves; stages: how many tasks a message has in
-            ``model.simulation``, which is one less where these are 0
+    attend: (D, D) seconds of a device for a byte while it leaves; take: (D, D) those of the receiver, if it computes,
+            while it comes; stages: how many tasks a message has in ``model.simulation``, one less where all these are 0
     eager: (D, D) bytes of the largest message that leaves before its receiver is ready for it
     memory: (D, 6) resident bytes a byte of ACTIVE tensors and of a BUFFER, bytes of a RANK and of each SESSION, and a
             byte of the weights that are there TWICE while sessions are opened, and of what segments PASS on
@@ -68,6 +68,7 @@ class CostArrays(NamedTuple):
     wake: Floats
     gap: Floats
     attend: Floats
+    take: Floats
     stages: int
     eager: Floats
     memory: Floats
@@ -102,8 +103,9 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         receive=np.array([_receive(u) for u in units]),
         wake=np.array([[u.wake_s, u.wake_s_per_byte] for u in units]),
         gap=np.array([u.gap_s for u in units]),
-        attend=(attend := _attend(platform, units)),
-        stages=4 if attend.any() else 3,
+        attend=(attend := _away(platform, [u.attend_s_per_byte for u in units])),
+        take=(take := _away(platform, [u.take_s_per_byte for u in units]).T),
+        stages=4 if attend.any() or take.any() else 3,
         eager=_eager(platform),
         memory=np.array([_memory(u) for u in units]),
         communication_w=np.array(
@@ -122,10 +124,10 @@ def _receive(unit: coefficients.UnitCost) -> list[float]:
     ]
 
 
-def _attend(platform: Platform, units: list[coefficients.UnitCost]) -> Floats:
-    """``(D, D)`` seconds a byte. Nothing within a host, where the receiver copies."""
-    host, own = np.array([d.host for d in platform.devices]), np.array([u.attend_s_per_byte for u in units])
-    return np.where(host[:, None] == host, 0.0, own[:, None])
+def _away(platform: Platform, own: list[float]) -> Floats:
+    """``(D, D)`` seconds a byte of the first device. Nothing within a host, where the receiver copies."""
+    host = np.array([d.host for d in platform.devices])
+    return np.where(host[:, None] == host, 0.0, np.array(own)[:, None])
 
 
 def _memory(unit: coefficients.UnitCost) -> list[float]:

@@ -3,15 +3,16 @@
 A rank that waits polls briefly and then sleeps (``runtime.communicator.wait``), so it notices a message after it has
 come; and what it computes then takes longer than it would if the rank had computed all the time: its caches are cold,
 its processor has slept. What it computes while a message of its own leaves for another host takes longer, too: kernel
-and MPI take the processor. All are fitted apart from computing, as seconds a message and seconds a byte; they are what
-is left between measured times and those that are predicted without them.
+and MPI take the processor; and so does what it computes while one comes, as in a stream. All are fitted apart from
+computing, as seconds a message and seconds a byte; they are what is left between measured times and those that are
+predicted without them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
@@ -20,7 +21,7 @@ from model.coefficients import UnitCost
 from model.least_squares import Floats, nonnegative
 from model.link_costs import LinkCosts
 from model.link_fit import one_way_s
-from model.samples import Run
+from model.samples import Arrival, Run
 from model.segment_time import Clock, Network
 
 LEAST = 8
@@ -29,6 +30,8 @@ ROUNDS = 6
 FAR_S = 2e-5
 """What is further off than usual counts less; so far off is usual in any case."""
 SCALE = 1e-9
+PACE = 0.05
+"""A processor is at one time so much faster than at another."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Waiting:
     wake_s: float = 0.0
     wake_s_per_byte: float = 0.0
     attend_s_per_byte: float = 0.0
+    take_s_per_byte: float = 0.0
 
 
 def fit_waiting(
@@ -54,9 +58,15 @@ def fit_waiting(
 
     units: device → what it computes at; types: device → its type, as ``links`` has them; hosts: device → its host
     """
+    wires = _Wires(links, hosts)
     late = _by_type(_late(runs, links, types), types)
-    longer = _by_type(_longer(runs, networks, units, _Wires(links, hosts)), types)
-    return {name: Waiting(*_fitted(late[name], 2), *_fitted(longer[name], 3)) for name in dict.fromkeys(types.values())}
+    longer = _by_type(_longer(runs, networks, units, wires), types)
+    found = {
+        name: Waiting(*_fitted(late[name], 2), *_fitted(longer[name], 3)) for name in dict.fromkeys(types.values())
+    }
+    attend = {device: found[name].attend_s_per_byte for device, name in types.items()}
+    taken = _by_type(_taken(runs, attend, wires), types)
+    return {name: replace(each, take_s_per_byte=_take(taken[name], each)) for name, each in found.items()}
 
 
 Row = tuple[str, tuple[float, ...]]
@@ -100,6 +110,36 @@ def _longer(
     return found
 
 
+def _taken(runs: Sequence[Run], attend: Mapping[str, float], wires: _Wires) -> list[Row]:
+    """Ranks that receive messages in streams: bytes that come while they compute; seconds by which they compute longer
+    than in frames alone, but for what they attend to more; and how well these are known.
+    """
+    found: list[Row] = []
+    for run in runs:
+        leaving, away = wires.leaving(run), [m for m in run.arrivals if wires.between(m)]
+        for rank in run.ranks:
+            came = sum(m.size_bytes for m in away if m.target == rank.device)
+            if came and rank.stream_s and run.period_s:
+                mine = [index for index, sample in enumerate(run.samples) if sample.device == rank.device]
+                alone_s = sum(run.samples[index].time_s for index in mine)
+                sent = sum(m.size_bytes for m in away if m.source == rank.device)
+                attended_s = attend[rank.device] * (sent - sum(leaving[index] for index in mine))
+                busy, more_s = min(rank.stream_s / run.period_s, 1.0), rank.stream_s - alone_s - attended_s
+                found.append((rank.device, (busy * came, more_s, PACE * alone_s + FAR_S)))
+    return found
+
+
+def _take(rows: Sequence[tuple[float, ...]], waiting: Waiting) -> float:
+    """Seconds a byte; where streams tell little it is near what attending to one that leaves takes."""
+    likely = waiting.attend_s_per_byte
+    if not rows or not likely:
+        return 0.0
+    came, more, error = np.array(rows, dtype=np.float64).T
+    known = float(np.sum((came / error) ** 2)) * likely**2
+    told = float(np.sum(came * more / error**2)) * likely**2
+    return max(0.0, (told + likely) / (known + 1.0))
+
+
 @dataclass(frozen=True)
 class _Wires:
     """Links between hosts. hosts: by device"""
@@ -112,7 +152,7 @@ class _Wires:
         rate, from when it is handed over.
         """
         found, free = [0.0] * len(run.samples), defaultdict[str, float](float)
-        away = [m for m in run.arrivals if m.sent_s is not None and self.hosts[m.source] != self.hosts[m.target]]
+        away = [m for m in run.arrivals if m.sent_s is not None and self.between(m)]
         for message in sorted(away, key=lambda m: m.sent_s or 0.0):
             rate, host = self._rate(message.source, message.target), self.hosts[message.source]
             begin = max(message.sent_s or 0.0, free[host])
@@ -122,6 +162,10 @@ class _Wires:
                     together = min(free[host], sample.begin_s + sample.time_s) - max(begin, sample.begin_s)
                     found[index] += rate * max(together, 0.0)
         return found
+
+    def between(self, message: Arrival) -> bool:
+        """Whether it goes from host to host."""
+        return self.hosts[message.source] != self.hosts[message.target]
 
     def _rate(self, source: str, target: str) -> float:
         """Bytes a second; of a pair that was not measured the least of those that were."""

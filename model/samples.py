@@ -95,6 +95,7 @@ class Footing:
     processor_s:   processor time of a frame, mean
     weights_of:    of ``weights_bytes`` those of each kind of layer; empty: unknown
     opening_bytes: weights that are there twice while sessions are opened, see ``spending.OPENING``
+    stream_s:      of a frame of a stream, in which it computes; None: there was none
     energy_j, energy_time_s: what a meter says that its host took for a frame, and in how long; None: none was read
     """
 
@@ -112,6 +113,7 @@ class Footing:
     layers: int = 0
     energy_j: float | None = None
     energy_time_s: float | None = None
+    stream_s: float | None = None
 
 
 @dataclass(frozen=True)

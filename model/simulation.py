@@ -10,7 +10,9 @@ that, unless it waits longer anyway.
 
 Frames in a stream follow one another as ``runtime.loop`` has it, with two sets of buffers: a device begins a frame
 when it is done with the last one and all that it sent in the frame before that has arrived, and a message that is
-too large to be sent unasked waits until the other side is done with the frame two before.
+too large to be sent unasked waits until the other side is done with the frame two before. Messages come while their
+receiver does what is before them in its program; that takes it longer by what its processor has to do with them, unless
+it waits for them anyway, as in a frame alone.
 
 Times are ticks of a femtosecond, see ``model.events``.
 """
@@ -31,7 +33,7 @@ from model.spending import COMMUNICATE, COMPUTE, Ledger, join, settle, spend
 
 TICK_S, TICKS = 1e-15, 1e15
 """Seconds of a tick, ticks of a second."""
-LONGEST_S = 6000.0
+LONGEST_S = 4500.0
 """Frames that take longer together cannot be counted in ticks; they are not simulated."""
 UNCOUNTABLE = -1.0
 SEND, LEAVE, ENTER, ATTEND = range(4)
@@ -45,6 +47,7 @@ class Stage(NamedTuple):
     segment: (S,) task of a shard; handed: (M,) first task of a message
     begin, last: (D,) first and last task of a device's program; -1: it has none
     free: (D,) ticks, when a device is done with a shard
+    taken: (n,) ticks that a task's messages take its device while they come (scratch)
     """
 
     tasks: Tasks
@@ -54,6 +57,7 @@ class Stage(NamedTuple):
     begin: Ints
     last: Ints
     free: Times
+    taken: Times
 
 
 @allocating()
@@ -81,6 +85,7 @@ def stage(r: Room, c: CostArrays, frames: int) -> Stage:
         np.zeros(r.devices, i),
         np.zeros(r.devices, i),
         np.full(r.devices, zero),
+        np.full(n, zero),
     )
 
 
@@ -106,7 +111,7 @@ def simulate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger,
 def _countable(out: Ledger, frames: int) -> bool:
     """Whether frames can be counted: they take no longer than all that is done in them, one thing after the other.
 
-    A processor attends to a message no longer than it leaves: half as much again at most.
+    A processor attends to a message no longer than it leaves, and takes it in no longer: as much again at most.
     """
     spent = 0.0
     for device in range(len(out.account)):
@@ -169,6 +174,12 @@ def attend_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int
 def enter_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int64:
     """A message occupies the receiver's link."""
     return ticks(size / c.bandwidth[source, target] + c.gap[target])
+
+
+@inlined
+def take_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int64:
+    """A device that computes takes in a message meanwhile, at most for as long as it comes."""
+    return min(ticks(c.take[source, target] * size), enter_ticks(c, source, target, size))
 
 
 @inlined
@@ -263,17 +274,31 @@ def _link_frames(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Led
     t, sent = w.tasks, m.out_ptr[s.ptr[len(g.size)]]
     for task in range(n):
         t.needs[1, task] = t.needs[2, task] = t.needs[0, task]
+        w.taken[task] = 0
     for message in range(sent):
-        begin, enter = w.begin[s.device[m.shard[message]]], w.handed[message] + ENTER
+        source, target = s.device[m.shard[message]], ix(m.device[message])
+        begin, enter = w.begin[source], w.handed[message] + ENTER
+        w.taken[t.to[2 * enter]] += take_ticks(c, ix(source), target, out.size[message])
         t.to[2 * enter + 1], t.distance[2 * enter + 1] = begin, 2
         t.needs[2, begin] += 1
     edge = 2 * n
     for device in range(len(w.last)):
         if w.last[device] >= 0:
+            _take_in(w, device)
             t.to[2 * w.last[device]] = n
             edge = _end_of_program(s, m, c, out, w, device, sent, n, edge)
             n += 1
     return n
+
+
+@inlined
+def _take_in(w: Stage, device: int) -> None:
+    """What a device does before a task takes longer by what comes for that meanwhile."""
+    task = w.begin[device]
+    while task != w.last[device]:
+        following = w.tasks.to[2 * task]
+        w.tasks.duration[task] += w.taken[following]
+        task = following
 
 
 @inlined
@@ -282,7 +307,7 @@ def _end_of_program(
 ) -> int:
     """The task that ends a device's frame, and what it lets go on; returns the number of edges so far."""
     t = w.tasks
-    t.duration[task], t.resource[task], t.lag[task] = 0, -1, -1
+    t.duration[task], t.resource[task], t.lag[task] = w.taken[w.begin[device]], -1, -1
     t.needs[:, task] = 1
     t.first[task] = edge
     t.to[edge], t.distance[edge] = w.begin[device], 1

@@ -106,7 +106,7 @@ def run(job: Job, place: Place, folder: Path, timeout_s: float) -> Run:
         command=" ".join(["main.py", *options.arguments()]),
         conditions={**ready.facts, **(trace.ranks[0].conditions or {})},
         latencies_s=tuple(round(time_s, 9) for time_s in trace.latencies_s),
-        ranks=footings(subject, design, plan, trace),
+        ranks=footings(subject, design, plan, trace, *streams),
         samples=samples(cnn.graph, plan, trace),
         arrivals=arrivals(plan, trace),
         stolen=max(each.stolen for each in (trace, *streams)),
@@ -153,13 +153,18 @@ def _parts(graph: Graph, run: plans.Run) -> tuple[PartOf, ...]:
     return tuple(PartOf(graph.by_name[p.layer].index, p.axis, p.start, p.stop) for p in run.parts)
 
 
-def footings(subject: Subject, design: Design, plan: Plan, trace: Trace) -> tuple[Footing, ...]:
+def footings(
+    subject: Subject, design: Design, plan: Plan, trace: Trace, stream: Trace | None = None
+) -> tuple[Footing, ...]:
     """What each rank held and took."""
     platform, found = _priced(subject, design)
     accounts = {row["device"]: row for row in found.devices(platform)}
     graph = subject.cnn.graph
     weights = Weights(graph)
     held = {rank.device: weights.held([_parts(graph, run) for run in rank.runs]) for rank in plan.ranks}
+    in_stream = defaultdict[str, float](float)
+    for sample in samples(graph, plan, stream) if stream else ():
+        in_stream[sample.device] += sample.time_s
     return tuple(
         Footing(
             device=rank.device,
@@ -176,6 +181,7 @@ def footings(subject: Subject, design: Design, plan: Plan, trace: Trace) -> tupl
             opening_bytes=held[rank.device].opening_bytes,
             energy_j=usage.energy_j if usage.energy_source == MEASURED else None,
             energy_time_s=usage.energy_time_s if usage.energy_source == MEASURED else None,
+            stream_s=round(in_stream[rank.device], 9) if stream else None,
         )
         for rank, usage in zip(plan.ranks, trace.ranks, strict=True)
     )

@@ -76,7 +76,7 @@ def found(graph: Graph, *runs: Run) -> Waiting:
 
 def test_what_messages_cost_comes_back(graph: Graph) -> None:
     seen = [*vars(found(graph, made_up(graph, UNATTENDED))).values()]
-    assert seen[2:] == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte, 0], rel=1e-3)
+    assert seen[2:] == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte, 0, 0], rel=1e-3)
     assert seen[:2] == pytest.approx(
         [KNOWN.late_s, KNOWN.late_s_per_byte], rel=0.2
     )  # what the link takes is fitted, too
@@ -85,7 +85,7 @@ def test_what_messages_cost_comes_back(graph: Graph) -> None:
 def test_what_leaving_messages_cost_comes_back(graph: Graph) -> None:
     """Within what is known of the link's rate, by which it is told how much leaves meanwhile."""
     seen = [*vars(found(graph, made_up(graph, KNOWN))).values()]
-    assert seen[2:] == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte, KNOWN.attend_s_per_byte], rel=1e-2)
+    assert seen[2:] == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte, KNOWN.attend_s_per_byte, 0], rel=1e-2)
 
 
 def test_a_few_that_are_far_off_change_little(graph: Graph) -> None:
@@ -97,6 +97,28 @@ def test_messages_that_nobody_waits_for_are_not_late(graph: Graph) -> None:
     seen = found(graph, made_up(graph, UNATTENDED, waited=0.0))
     assert (seen.late_s, seen.late_s_per_byte) == (0, 0)
     assert seen.wake_s == pytest.approx(KNOWN.wake_s, rel=1e-3)
+
+
+def streamed(run: Run, take: float) -> Run:
+    """The same run with a stream in which both ranks compute half of the time."""
+    ranks = []
+    for name in NAMES:
+        mine = [k for k, sample in enumerate(run.samples) if sample.device == name]
+        came = sum(message.size_bytes for message in run.arrivals if message.target == name)
+        alone_s = sum(run.samples[k].time_s for k in mine)
+        ranks.append(Footing(name, 0, 0, 0, 0, 0, 0, None, 0, stream_s=alone_s + take * came / 2))
+    period_s = sum(rank.stream_s or 0.0 for rank in ranks)
+    return replace(run, ranks=tuple(ranks), period_s=period_s)
+
+
+@pytest.mark.parametrize("take", [0.0, 20e-9])
+def test_what_coming_messages_cost_in_a_stream_comes_back(graph: Graph, take: float) -> None:
+    run = made_up(graph, KNOWN)
+    sent = [replace(message, sent_s=None) for message in run.arrivals]
+    assert found(graph, run).take_s_per_byte == 0
+    seen = found(graph, *[streamed(run, take)] * 20).take_s_per_byte
+    assert seen > KNOWN.attend_s_per_byte if take else seen < KNOWN.attend_s_per_byte / 2
+    assert found(graph, streamed(replace(run, arrivals=tuple(sent)), 0.0)).take_s_per_byte == 0
 
 
 def test_nothing_is_told_where_nothing_was_sent(graph: Graph) -> None:
@@ -123,6 +145,24 @@ def test_a_frame_takes_so_much_longer_a_message(tmp_path: Path) -> None:
     assert waiting.latency_s - plain.latency_s == pytest.approx(late + wake, rel=1e-6)
     assert waiting.account[1, COMPUTE] - plain.account[1, COMPUTE] == pytest.approx(wake, rel=1e-6)
     assert waiting.account[0, COMPUTE] == plain.account[0, COMPUTE]
+
+
+@pytest.mark.parametrize(("first", "busy"), [(1, True), (5, False)])
+def test_only_a_stream_takes_longer_where_messages_come_while_their_receiver_computes(
+    tmp_path: Path, first: int, busy: bool
+) -> None:
+    """The more layers come first, the less the receiver has to do."""
+    graph, take, slow = graph_of(tmp_path, six_layers()), 2e-11, replace(UNIT, frequency_hz=1e6)
+    mapping = Mapping.whole(graph, [0] * first + [1] * (len(graph.layers) - first))
+    (tmp_path / "taking").mkdir()
+    plain, taking = (
+        simulated(graph, cluster(unit, folder), mapping, 20, 4).price
+        for unit, folder in ((slow, tmp_path), (replace(slow, take_s_per_byte=take), tmp_path / "taking"))
+    )
+    sent = float(plain.ledger.size[: plain.messages.out_ptr[plain.shards.ptr[-1]]].sum())
+    assert sent > 0
+    assert taking.latency_s == plain.latency_s
+    assert taking.period_s - plain.period_s == pytest.approx(busy * take * sent, rel=1e-6, abs=1e-14)
 
 
 # --- memory, by what holds it ---
