@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import pickle
 import sys
 from typing import Any
@@ -54,5 +55,12 @@ def _matrix(program: Program) -> Any:
     return model
 
 
+def main() -> None:
+    """Answer a question. Nobody hears what HiGHS says on standard output, its name if nothing else (1.16)."""
+    with os.fdopen(os.dup(1), "wb") as answer, open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        answer.write(pickle.dumps(solve(*pickle.load(sys.stdin.buffer))))
+
+
 if __name__ == "__main__":
-    sys.stdout.buffer.write(pickle.dumps(solve(*pickle.load(sys.stdin.buffer))))
+    main()
