@@ -16,6 +16,7 @@ from dse import show
 from dse import show_calibrated as shown
 from dse.calibrate import command as job
 from dse.calibrate import results
+from dse.calibrate.adjust import adjusted
 from dse.calibrate.check import link_drifts
 from dse.calibrate.command import SAMPLES, Lab, Measured
 from dse.calibrate.samples import Store, opened
@@ -76,6 +77,9 @@ def calibrate(
         bool,
         typer.Option("--check", help="Only measure networks and some messages again: does the calibration still hold?"),
     ] = False,
+    adjust: Annotated[
+        bool, typer.Option("--adjust", help="With --check: OUT's platform file then says how fast devices are now")
+    ] = False,
     access: Access,
     trusting: TrustOption = OWN_KEY,
     dry_run: DryRunOption = False,
@@ -88,6 +92,8 @@ def calibrate(
     cnns = networks.read()
     job.check_names(cnns)
     job.check_place(out, file, check)
+    if adjust:
+        job.check_adjustable(out / file.name, check)
     if dry_run:
         names = ", ".join(cnn.graph.name for cnn in cnns)
         show.line(console, f"dry run: would measure {names} on {cluster.name}, and write {out}")
@@ -111,8 +117,12 @@ def calibrate(
         )
         found = [*job.drifts(lab), *link_drifts(lab)] if check else job.measured(lab)
     if not isinstance(found, Measured):
-        print_json(shown.drift_rows(found)) if as_json else shown.drifts(console, found)
-        raise typer.Exit(1 if any(each.drifted for each in found) else 0)
+        slowdowns = adjusted(out / file.name, cnns, found) if adjust else {}
+        if as_json:
+            print_json(shown.drift_rows(found, slowdowns))
+        else:
+            shown.drifts(console, found, slowdowns, out / file.name)
+        raise typer.Exit(1 if any(each.drifted and each.device not in slowdowns for each in found) else 0)
     made = results.result(lab, found)
     results.write(out, file.name, made)
     tests = tried(lab, found, Platform.from_file(str(out / file.name)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -129,13 +129,18 @@ def _tests(console: Console, tests: Sequence[Tried]) -> None:
     console.print(show.table(headers, rows), markup=False)
 
 
-def drift_rows(found: Sequence[Drift]) -> list[dict[str, Any]]:
-    """For ``--json``."""
-    return [{**asdict(each), "change": each.change, "drifted": each.drifted} for each in found]
+def drift_rows(found: Sequence[Drift], slowdowns: Mapping[str, float]) -> list[dict[str, Any]]:
+    """For ``--json``. slowdowns: of devices, as a platform file says now; of others None"""
+    return [
+        {**asdict(each), "change": each.change, "drifted": each.drifted, "slowdown": slowdowns.get(each.device)}
+        for each in found
+    ]
 
 
-def drifts(console: Console, found: Sequence[Drift]) -> None:
-    """A line for each network and message that was measured again, and what hosts say of themselves now."""
+def drifts(console: Console, found: Sequence[Drift], slowdowns: Mapping[str, float], platform: Path) -> None:
+    """A line for each network and message that was measured again, what hosts say of themselves now, and what the
+    platform file does: ``slowdowns``, if anything.
+    """
     rows = [
         [d.type, d.device, d.network, f"{d.before_s * 1e3:.2f}", f"{d.now_s * 1e3:.2f}", f"{d.change:+.1%}",
          "drifted" if d.drifted else "holds"]
@@ -145,6 +150,13 @@ def drifts(console: Console, found: Sequence[Drift]) -> None:
     console.print(show.table(headers, rows, text=3), markup=False)
     for device, changed in dict.fromkeys((d.device, d.changed) for d in found if d.changed):
         show.line(console, f"{device} is not as it was: {'; '.join(changed)}")
-    if any(each.drifted for each in found):
-        show.line(console, "The calibration does not hold any more, unless something else is running there. "
+    if any(each.drifted and each.device not in slowdowns for each in found):
+        what = "What it says of messages" if slowdowns else "The calibration"
+        show.line(console, f"{what} does not hold any more, unless something else is running there. "
                   "Calibrate again, in another folder.")  # fmt: skip
+        if not slowdowns:
+            show.line(console, "Where devices are faster or slower, and nothing else has changed, --adjust will do.")
+    for device, times in slowdowns.items():
+        show.line(console, f"{device} takes {times:g} times as long to compute as its coefficients say")
+    if slowdowns:
+        show.line(console, f"{platform} says so now, and predictions by it are for devices of that speed.")

@@ -88,9 +88,12 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
     units = [_unit(platform, d) for d in range(len(platform.devices))]
     leave, enter, names = links(platform)
     work = _work(graph, g, platform)
+    beside = _beside(graph, g, units, work, platform)
+    slowdown = np.array([[device.slowdown] for device in platform.devices])
+    work[..., :WATTS] *= slowdown
     return CostArrays(
         work=work,
-        beside=_beside(graph, g, units, work, platform),
+        beside=beside * slowdown,
         cut_bytes=cut,
         kept_bytes=kept,
         bandwidth=platform.bandwidth(),

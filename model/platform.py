@@ -9,6 +9,7 @@ With a core over 9 the digits would be ambiguous, and ranges stand instead: ``pc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.resources import files
@@ -78,6 +79,7 @@ class Device:
     power_w:  what it draws when busy, in place of the coefficients' figure; None: the coefficients'
     pool:     index into Platform.pools: the memory it computes in
     arena:    whether ONNX Runtime keeps the memory of a frame for the next one
+    slowdown: how many times as long it takes to compute as its coefficients say; more than 0
     """
 
     name: str
@@ -90,6 +92,7 @@ class Device:
     power_w: float | None
     pool: int
     arena: bool = True
+    slowdown: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,11 @@ class Platform:
         moved = (replace(d, host=left.index(d.host), pool=pools.index(d.pool)) for d in devices)
         hosts = tuple(self.hosts[i] for i in left)
         return Platform(self.name, hosts, tuple(moved), tuple(self.pools[i] for i in pools))
+
+    def slowed(self, slowdowns: Sequence[float]) -> Platform:
+        """The same cluster with other ``slowdown`` of its devices, in their order."""
+        each = zip(self.devices, slowdowns, strict=True)
+        return replace(self, devices=tuple(replace(device, slowdown=times) for device, times in each))
 
     def by_paper(self) -> Platform:
         """The same cluster, priced by the thesis' equations alone (see ``coefficients.PAPER``)."""
@@ -278,6 +286,7 @@ def _cpu(sheet: Sheet, line: Line, host: int) -> Device:
         power_w=sheet.value(fields, "cpu_power", _power, None),
         pool=host,
         arena=sheet.value(fields, "arena", form.switch, True),
+        slowdown=sheet.value(fields, form.SLOWDOWN["cpu"], form.times, 1.0),
     )
 
 
@@ -299,6 +308,7 @@ def _gpu(sheet: Sheet, line: Line, host: int, pools: list[Pool]) -> Device:
         power_w=sheet.value(fields, "gpu_power", _power, None),
         pool=pool,
         arena=sheet.value(fields, "arena", form.switch, True),
+        slowdown=sheet.value(fields, form.SLOWDOWN["gpu"], form.times, 1.0),
     )
 
 

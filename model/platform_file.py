@@ -38,6 +38,10 @@ gpu_memory        shared      the GPU's own memory; without it the GPU uses the 
 cpu_power         calibrated  watts of the busy CPU device, on top of the idle host's; overrides
                               the coefficients
 gpu_power         calibrated  the same of the GPU device
+cpu_slowdown      1           how many times as long the CPU device takes to compute as its
+                              coefficients say, where it is hot, say; ``dse calibrate --check
+                              --adjust`` writes it
+gpu_slowdown      1           the same of the GPU device
 coefficients      generic     name of the coefficient set that prices the devices; ``mine.json``: a
                               file beside the platform file, as ``dse calibrate`` writes it
 arena             on          ONNX Runtime keeps the memory of a segment for the next one;
@@ -70,8 +74,9 @@ HOST_KEYS = (
     *("address", "memory", "bandwidth", "latency", "duplex", "medium", "copy_bandwidth"),
     *("idle_power", "meter", "interface", "user", "port"),
 )
-CPU_KEYS = ("slots", "threads", "cpu_power")
-GPU_KEYS = ("gpu", "provider", "gpu_memory", "gpu_power")
+SLOWDOWN = {"cpu": "cpu_slowdown", "gpu": "gpu_slowdown"}
+CPU_KEYS = ("slots", "threads", "cpu_power", SLOWDOWN["cpu"])
+GPU_KEYS = ("gpu", "provider", "gpu_memory", "gpu_power", SLOWDOWN["gpu"])
 KEYS = (*HOST_KEYS, *CPU_KEYS, *GPU_KEYS, "coefficients", "arena")
 DUPLEX = ("half", "full")
 PROVIDERS = {"CUDA": "CUDAExecutionProvider", "TensorRT": "TensorrtExecutionProvider"}
@@ -229,6 +234,13 @@ def count(text: str, largest: int) -> int:
     if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= largest:
         raise CleaveError(f"{text!r} is not a whole number from 1 to {largest}")
     return int(text)
+
+
+def times(text: str) -> float:
+    """A plain decimal number, more than 0."""
+    if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,9})?", text) or not float(text):
+        raise CleaveError(f"{text!r} is not how many times as long; write e.g. 1.15")
+    return float(text)
 
 
 def size(text: str) -> int:

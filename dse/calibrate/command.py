@@ -211,6 +211,14 @@ def check_place(out: Path, platform: Path, check: bool) -> None:
         raise CleaveError(f"{out / platform.name}: is there already, and would be replaced; choose another --out")
 
 
+def check_adjustable(calibrated: Path, check: bool) -> None:
+    """``CleaveError`` where there is no calibrated platform file to adjust, or nothing is measured to adjust it to."""
+    if not check:
+        raise CleaveError("--adjust goes with --check, whose measurements it takes")
+    if not calibrated.is_file():
+        raise CleaveError(f"{calibrated}: is not there to be adjusted; --platform names the file that was calibrated")
+
+
 @dataclass(frozen=True)
 class Measured:
     """All that was measured.
@@ -251,27 +259,25 @@ def in_turn(of_networks: Sequence[Sequence[Job]]) -> list[Job]:
 
 
 def drifts(lab: Lab) -> list[Drift]:
-    """The whole networks, measured again on a device of each type. ``CleaveError`` where they were not before."""
+    """The whole networks, measured again on all devices. ``CleaveError`` where they were not before."""
     there = {each.key: each for each in lab.store.runs}
     looks = lab.first_looks()
     if any(job.key not in there for job in looks):
         raise CleaveError(f"{lab.store.path}: not all devices of this platform and these networks were measured there; "
                           "calibrate first, without --check")  # fmt: skip
-    times = _times(looks, [there[job.key] for job in looks])
-    jobs = [
-        (type_, lab.full(device, cnn, frame_s)[0])
-        for type_ in _types(lab, times)
-        for device in type_.devices
-        for cnn, frame_s in zip(lab.cnns, times[device], strict=True)
-    ]
-    return [_drift(lab, type_, job, there, done, len(jobs)) for done, (type_, job) in enumerate(jobs)]
+    types = _types(lab, _times(looks, [there[job.key] for job in looks]))
+    return [_drift(lab, types, look, there, done, len(looks)) for done, look in enumerate(looks)]
 
 
-def _drift(lab: Lab, type_: Type, job: Job, there: dict[str, Run], done: int, count: int) -> Drift:
-    if job.key not in there:
+def _drift(lab: Lab, types: Sequence[Type], look: Job, there: dict[str, Run], done: int, count: int) -> Drift:
+    """Against the run that coefficients were fitted to; of a device that others stood for, against its first look."""
+    device = look.subject.device
+    (type_,) = (each for each in types if any(device in board.devices for board in each.boards))
+    job = lab.full(device, look.subject.cnn, there[look.key].time_s)[0]
+    if device in type_.devices and job.key not in there:
         raise CleaveError(f"{lab.store.path}: the calibration was not finished ({job}); go on with it, without --check")
     lab.tell(done, count, str(job))
-    now, before = lab.measure(job), there[job.key]
+    now, before = lab.measure(job), there.get(job.key, there[look.key])
     changed = tuple(changes(before.conditions, now.conditions))
     return Drift(type_.name, now.device, now.network, before.time_s, now.time_s, changed)
 

@@ -16,7 +16,7 @@ from model.coefficients import Coefficients, UnitCost
 from model.fitting import Report
 from model.link_costs import LinkCosts
 from model.platform_edit import edited
-from model.platform_file import Sheet
+from model.platform_file import SLOWDOWN, Sheet
 from model.samples import Run
 from runtime.frames import save_text
 
@@ -75,9 +75,12 @@ def _set(
 
 
 def _changes(lab: Lab, types: Sequence[Type], links: LinkCosts | None) -> dict[int, dict[str, str]]:
-    """What the platform file is to say, by line."""
+    """What the platform file is to say, by line. A slowdown of earlier coefficients is none of these."""
     keys = host_keys(lab.platform, links) if links else {}
-    found = {line.number: dict(keys.get(line.host, {})) for line in Sheet(lab.text).lines}
+    lines = Sheet(lab.text).lines
+    found = {line.number: dict(keys.get(line.host, {})) for line in lines}
+    for line in lines:
+        found[line.number] |= {key: "1" for key in SLOWDOWN.values() if key in line.fields}
     for type_ in types:
         for board in type_.boards:
             found[board.number]["coefficients"] = f"{type_.name}.json"

@@ -45,7 +45,6 @@ from dse.results import compact, from_compact
 from model.case import Case
 from model.coefficients import load
 from model.confidence import expected_error
-from model.costs import WATTS
 from model.graph import Graph
 from model.mapping import Mapping
 from model.platform import Platform
@@ -115,32 +114,30 @@ def again(cnn: Cnn, platform: Platform, row: Row) -> Row:
 
 def predicted(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int, pace: float) -> dict[str, float]:
     """Fields of a row, by all models."""
-    case = Case.of(cnn.graph, platform, mapping)
-    usual, analytical = _simulated(case, frames), priced(cnn.graph, platform, mapping)
+    analytical, paced = priced(cnn.graph, platform, mapping), not math.isnan(pace)
     found = {
-        MODELS[0]: usual,
+        MODELS[0]: _simulated(cnn.graph, platform, mapping, frames),
         MODELS[1]: _figures(analytical),
         MODELS[2]: _figures(thesis(cnn.graph, platform, mapping)),
-        PACED: [math.nan] * len(OF) if math.isnan(pace) else _simulated(_slowed(case, cnn, platform, pace), frames),
+        PACED: _simulated(cnn.graph, _slowed(cnn, platform, pace), mapping, frames) if paced else [math.nan] * len(OF),
     }
     expected = expected_error(cnn.graph, platform, analytical)
     said = {f"{model}_{of}": x for model, figures in found.items() for of, x in zip(OF, figures, strict=True)}
     return said | {"expected": math.nan if expected is None else expected}
 
 
-def _simulated(case: Case, frames: int) -> list[float]:
+def _simulated(graph: Graph, platform: Platform, mapping: Mapping, frames: int) -> list[float]:
+    case = Case.of(graph, platform, mapping)
     times = play(case, frames, WARMUP)
     price, alone = booked(case, times.latency_s, times.period_s), Events.of(case, times.alone, 1)
     *others, busy = _figures(price)
     return [*others, busy + float(alone.held_up[0].sum()) * TICK_S]
 
 
-def _slowed(case: Case, cnn: Cnn, platform: Platform, pace: float) -> Case:
+def _slowed(cnn: Cnn, platform: Platform, pace: float) -> Platform:
     """With computing as much slower as the whole network on the first device took longer than it should."""
     slower = pace / priced(cnn.graph, platform, Mapping.whole(cnn.graph, [0] * len(cnn.graph.layers))).latency_s
-    work = case.costs.work.copy()
-    work[..., :WATTS] *= slower
-    return case.at(case.costs._replace(work=work, beside=case.costs.beside * slower))
+    return platform.slowed([device.slowdown * slower for device in platform.devices])
 
 
 def _figures(price: Priced) -> list[float]:

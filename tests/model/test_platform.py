@@ -91,14 +91,14 @@ def test_every_key() -> None:
         "pc, x86_64, slots=0-1, gpu=T4 (TensorRT), address=10.0.0.7, memory=16GiB, gpu_memory=8GB, bandwidth=2.5Gbit/s,"
         "latency=50us, copy_bandwidth=12GB/s, threads=4, provider=TensorrtExecutionProvider, cpu_power=65W,"
         "gpu_power=70W, idle_power=8500mW, coefficients=mine, interface=eth0.7, user=ml, port=2222,"
-        "meter=rapl:package-0, duplex=half, medium=hub-2"
+        "meter=rapl:package-0, duplex=half, medium=hub-2, cpu_slowdown=1.25, gpu_slowdown=0.5"
     )
     figures, access = (312.5e6, 5e-5, 12e9), ("eth0.7", "ml", 2222)
     power = (8.5, "rapl:package-0")
     assert platform.hosts == (Host("pc", "10.0.0.7", "x86_64", *figures, *access, *power, True, "hub-2"),)
     assert platform.devices == (
-        Device("pc_cpu01", 0, "cpu", (0, 1), 4, "CPUExecutionProvider", "mine", 65.0, 0),
-        Device("pc_gpu", 0, "gpu", (), 1, "TensorrtExecutionProvider", "mine", 70.0, 1),
+        Device("pc_cpu01", 0, "cpu", (0, 1), 4, "CPUExecutionProvider", "mine", 65.0, 0, slowdown=1.25),
+        Device("pc_gpu", 0, "gpu", (), 1, "TensorrtExecutionProvider", "mine", 70.0, 1, slowdown=0.5),
     )
     assert platform.pools == (Pool("pc", 16 * 1024**3), Pool("pc_gpu", 8_000_000_000))
 

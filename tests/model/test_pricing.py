@@ -110,6 +110,16 @@ def test_two_devices_in_a_row(graph: Graph, easy: str) -> None:
     assert [row["device"] for row in found.devices(cluster(easy))] == ["h0_cpu0123", "h2_cpu0123"]
 
 
+def test_a_slower_device_takes_longer_to_compute_and_no_longer_to_send(graph: Graph, easy: str) -> None:
+    mapping, platform = Mapping.whole(graph, [0, 2, 2]), cluster(easy).slowed([1.5, 9.0, 1.0])
+    usual, found = priced(graph, cluster(easy), mapping), priced(graph, platform, mapping)
+    assert found.latency_s == pytest.approx(usual.latency_s + 0.5 * LAYER)
+    assert found.account[0, COMPUTE] == pytest.approx(1.5 * LAYER)
+    assert found.account[2].tolist() == usual.account[2].tolist()
+    columns = [COMMUNICATE, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY]
+    assert found.account[0, columns].tolist() == usual.account[0, columns].tolist()
+
+
 def test_a_join_waits_for_the_last_piece(graph: Graph, easy: str) -> None:
     """The second half of the input goes to the other device first, so its half of the ReLU is late."""
     mapping = Mapping.of([Shard(0, 0, 4, 0), Shard(0, 4, 8, 1), Shard(1, 0, 8, 2), Shard(2, 0, 8, 2)])

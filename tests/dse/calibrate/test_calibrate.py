@@ -19,6 +19,7 @@ import pytest
 from dse.calibrate.command import SAMPLES, Drift
 from dse.calibrate.samples import RUN, opened
 from model import coefficients
+from model import priced as prices
 from model.load import load
 from model.mapping import Mapping
 from model.platform import Platform
@@ -213,6 +214,25 @@ def test_check_finds_a_time_that_is_another_now_and_writes_nothing(finished: Pat
 
 
 @pytest.mark.mpi
+def test_what_is_adjusted_predicts_what_was_measured_and_a_new_calibration_takes_it_back(
+    finished: Path, here: Path
+) -> None:
+    copytree(finished, here / "out")
+    before = files(here / "out")
+    network, *links = json.loads(dse(*CALIBRATE, "--check", "--adjust", "--json").out)
+    after = files(here / "out")
+    assert {name for name in after if after[name] != before[name]} == {"p.txt"}
+    a, c = Platform.from_file("out/p.txt").devices
+    assert a.slowdown == c.slowdown == network["slowdown"] != 1
+    assert {row["slowdown"] for row in links} == {None}
+    graph = load("six.onnx")
+    found = prices.priced(graph, Platform.from_file("out/p.txt"), Mapping.whole(graph, [0] * 6))
+    assert found.latency_s == pytest.approx(network["now_s"], rel=1e-2)
+    done("calibrate", "--cnn", "six.onnx", "--platform", "out/p.txt", *CALIBRATE[5:])
+    assert [device.slowdown for device in Platform.from_file("out/p.txt").devices] == [1, 1]
+
+
+@pytest.mark.mpi
 def test_runs_that_other_virtual_machines_disturbed_each_time_are_told(finished: Path, here: Path) -> None:
     copytree(finished, here / "out")
     file = here / "out" / SAMPLES
@@ -266,6 +286,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(here: Path) -> Non
         (("--out", "file"), "file: exists and is no folder; choose another place with --out"),
         (("--out", "."), "p.txt: is there already, and would be replaced; choose another --out"),
         (("--check",), "out: no calibration was begun there, so there is nothing to check"),
+        (("--adjust",), "--adjust goes with --check, whose measurements it takes"),
         (("--cnn", "none.onnx"), "none.onnx: there is no such file"),
         (("--cnn", "zoo:nothing"), "the zoo has no network 'nothing'"),
         (("--platform", "nowhere.txt"), "nowhere.txt: no such file"),

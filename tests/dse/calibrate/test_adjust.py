@@ -1,0 +1,80 @@
+"""What a platform file is told of the speed that devices have now."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from dse.calibrate.adjust import adjusted
+from dse.calibrate.check import LinkDrift
+from dse.calibrate.command import Drift
+from dse.inputs import Cnn, read_cnn
+from dse.show_calibrated import drifts
+from model.mapping import Mapping
+from model.platform import Platform
+from model.priced import priced
+from runtime.errors import CleaveError
+from tests.tiny_cnn import save, six_layers
+
+LINES = """# of mine
+a, slots=0  # the first
+b, slots=0, gpu=V (CUDA), cpu_slowdown=3
+c, slots=0,  gpu_slowdown = 2, gpu=V (CUDA)
+d, slots=0
+"""
+
+
+@pytest.fixture
+def cnn(tmp_path: Path) -> Cnn:
+    save(tmp_path, six_layers(), "six.onnx")
+    (tmp_path / "p.txt").write_text(LINES)
+    return read_cnn(str(tmp_path / "six.onnx"), [], False)
+
+
+def now(cnn: Cnn, file: Path, ratios: dict[str, list[float]]) -> list[Drift]:
+    """So many times what the file's coefficients alone say."""
+    platform, found = Platform.from_file(file), list[Drift]()
+    platform = platform.slowed([1.0] * len(platform.devices))
+    for name, times in ratios.items():
+        told = priced(cnn.graph, platform, Mapping.whole(cnn.graph, [platform.index(name)] * len(cnn.graph.layers)))
+        found += [Drift("a", name, cnn.graph.name, 1.0, told.latency_s * ratio) for ratio in times]
+    return found
+
+
+def test_devices_that_are_alike_stay_alike_but_one_that_is_far_off(cnn: Cnn, tmp_path: Path) -> None:
+    file = tmp_path / "p.txt"
+    found = now(cnn, file, {"a_cpu0": [1.2], "b_cpu0": [1.1, 1.23, 9.0], "c_cpu0": [1.4], "b_gpu": [0.8]})
+    told = adjusted(file, [cnn], [*found, LinkDrift("link", "a_cpu0 to b_cpu0", "4 bytes", 1.0, 7.0)])
+    assert told == {"a_cpu0": 1.23, "b_cpu0": 1.23, "b_gpu": 0.8, "c_cpu0": 1.4, "c_gpu": 0.8, "d_cpu0": 1.23}
+    assert {device.name: device.slowdown for device in Platform.from_file(file).devices} == told
+    assert file.read_text().splitlines() == [
+        "# of mine",
+        "a, slots=0, cpu_slowdown=1.23  # the first",
+        "b, slots=0, gpu=V (CUDA), cpu_slowdown=1.23, gpu_slowdown=0.8",
+        "c, slots=0,  gpu_slowdown =0.8, gpu=V (CUDA), cpu_slowdown=1.4",
+        "d, slots=0, cpu_slowdown=1.23",
+    ]
+    assert adjusted(file, [cnn], found) == told
+
+
+@pytest.mark.parametrize(("slowdowns", "said"), [
+    ({}, "The calibration does not hold any more, unless something else is running there. Calibrate again, in another "
+         "folder.\nWhere devices are faster or slower, and nothing else has changed, --adjust will do.\n"),
+    ({"a_cpu0": 1.5}, "a_cpu0 takes 1.5 times as long to compute as its coefficients say\n"
+                      "p.txt says so now, and predictions by it are for devices of that speed.\n"),
+])  # fmt: skip
+def test_what_to_do_is_said(slowdowns: dict[str, float], said: str) -> None:
+    text = io.StringIO()
+    found = [Drift("a", "a_cpu0", "six", 1.0, 1.5), LinkDrift("link", "a_cpu0 to b_cpu0", "4 bytes", 1.0, 1.25)]
+    drifts(Console(file=text, width=200), found, slowdowns, Path("p.txt"))
+    assert text.getvalue().endswith(f"holds\n{said}")
+
+
+def test_a_type_of_device_that_was_not_measured_is_told_and_nothing_written(cnn: Cnn, tmp_path: Path) -> None:
+    file = tmp_path / "p.txt"
+    with pytest.raises(CleaveError, match=r"p\.txt: b_gpu was not measured"):
+        adjusted(file, [cnn], now(cnn, file, {"a_cpu0": [1.2]}))
+    assert file.read_text() == LINES
