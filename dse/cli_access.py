@@ -31,7 +31,7 @@ TrustOption = Annotated[
 
 @dataclass(frozen=True)
 class Access:
-    """How to get to the hosts, as options say it."""
+    """How to get to the hosts, as options say it. ``CleaveError`` for those that cannot be."""
 
     known_hosts: Annotated[
         list[Path], typer.Option("--known-hosts", metavar="FILE", help="Host keys, besides those of ~/.ssh/known_hosts")
@@ -56,6 +56,12 @@ class Access:
     ] = None
     mixed: Annotated[bool, typer.Option("--mixed", help="Let versions of Python packages differ between hosts")] = False
 
+    def __post_init__(self) -> None:
+        if not re.fullmatch("(~/)?[A-Za-z0-9_./-]+", self.work) or ".." in self.work.split("/"):
+            raise CleaveError(f"--work {self.work!r}: only letters, digits, '.', '-', '_' and '/', and no '..'")
+        if self.key is not None and not self.key.is_file():
+            raise CleaveError(f"--key {self.key}: there is no such file")
+
     @cached_property
     def password(self) -> str:
         """Asked for once."""
@@ -68,7 +74,7 @@ def connected(bundle: Path, platform: Platform, access: Access, replan: bool = F
 
     replan: an error that is some hosts' alone says how to go on without them, for a command that has the options
     """
-    known = targets(platform, access)
+    known = _targets(platform, access)
     shipment = pack(bundle, known)
     believed = trust(access.known_hosts, access.pin, [target.name for target in known])
     password = access.password if access.ask_password else None
@@ -89,12 +95,8 @@ def without(used: set[str], error: DeployError) -> list[str]:
     return [f"to go on without {', '.join(lost)}, add {options} --replan"]
 
 
-def targets(platform: Platform, access: Access) -> list[Target]:
-    """The hosts of a platform as the runtime takes them. ``CleaveError`` for options that cannot be."""
-    if not re.fullmatch("(~/)?[A-Za-z0-9_./-]+", access.work) or ".." in access.work.split("/"):
-        raise CleaveError(f"--work {access.work!r}: only letters, digits, '.', '-', '_' and '/', and no '..'")
-    if access.key is not None and not access.key.is_file():
-        raise CleaveError(f"--key {access.key}: there is no such file")
+def _targets(platform: Platform, access: Access) -> list[Target]:
+    """The hosts of a platform as the runtime takes them."""
     return [
         Target(
             name=host.name,

@@ -14,7 +14,7 @@ from codegen.render import TARGETS
 from dse import run as job
 from dse import show
 from dse.chromosomes import KINDS, SHARES
-from dse.cli_access import Access, TrustOption, placed, targets
+from dse.cli_access import Access, TrustOption, placed
 from dse.cli_group import grouped
 from dse.cli_options import (
     CALIBRATED,
@@ -113,7 +113,6 @@ class Measured:
                 raise CleaveError("--measure-budget says how long is measured: add --measure N")
             return None
         one_of("--trust", self.trusting, TRUSTS)
-        targets(cluster, access)
         if any(host.address in HERE for host in cluster.hosts):
             Mpirun.find()
         place = partial(placed, cluster, access, self.trusting)
