@@ -1,4 +1,6 @@
-"""Result folders: written beside their place under a temporary name, then renamed; never half-written."""
+"""Result folders: written beside their place under a temporary name, then renamed; never half-written. And scratch
+folders, of which nothing stays.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +29,24 @@ def check_free(out: Path, force: bool) -> None:
         raise CleaveError(f"{out}: exists already; use --force to replace it, or choose another place with --out")
 
 
+def remove(folder: Path) -> None:
+    """With all that it holds, as far as that can be; also where Ctrl-C comes meanwhile."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # what the first left when it was interrupted
+
+
+@contextmanager
+def scratch(parent: Path, prefix: str) -> Iterator[Path]:
+    """A folder beside results that is there meanwhile. ``OSError`` where there can be none."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    try:
+        yield folder
+    finally:
+        remove(folder)
+
+
 @contextmanager
 def fresh(out: Path, force: bool = False) -> Iterator[Path]:
     """A new folder to fill, which becomes ``out`` when the block ends well and vanishes when it does not."""
@@ -46,7 +66,7 @@ def fresh(out: Path, force: bool = False) -> Iterator[Path]:
     except OSError as error:
         raise CleaveError(f"{out}: cannot be written: {error}") from error
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        remove(draft)
 
 
 def _replace(out: Path, draft: Path) -> None:
@@ -59,4 +79,4 @@ def _replace(out: Path, draft: Path) -> None:
         old.rename(out)
         aside.rmdir()
         raise
-    shutil.rmtree(aside, ignore_errors=True)
+    remove(aside)

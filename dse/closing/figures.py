@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codegen.bundle import Form, write_bundle
+from codegen.folder import scratch
 from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn
 from dse.ready import Place, Ready
@@ -60,8 +60,8 @@ class Rig:
     def run(self, mapping: Mapping, folder: Path) -> Measurement:
         """Measure a mapping, now. ``CleaveError`` where that cannot be."""
         began = datetime.now(UTC)
-        with tempfile.TemporaryDirectory(prefix=".bundle-", dir=folder) as draft:
-            path = Path(draft) / "measured"  # of one name, so that hosts keep the files that bundles have in common
+        with scratch(folder, ".bundle-") as draft:
+            path = draft / "measured"  # of one name, so that hosts keep the files that bundles have in common
             write_bundle(self.cnn.graph, self.platform, mapping, self.cnn.source, path, False, Form(target=self.target))
             with self.place(path) as ready:
                 found = bench(path, timeout_s=self.timeout_s, runner=ready.runner, tries=TRIES)

@@ -6,10 +6,11 @@ import os
 import shutil
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from codegen.folder import MARKS, check_free, fresh
+from codegen.folder import MARKS, check_free, fresh, scratch
 from runtime.errors import CleaveError
 
 
@@ -61,6 +62,30 @@ def test_an_error_in_the_middle_leaves_nothing(tmp_path: Path, error: BaseExcept
 
     with pytest.raises(type(error)):
         write()
+    assert tree(tmp_path) == {}
+
+
+def test_ctrl_c_while_a_scratch_folder_is_removed_leaves_nothing_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rmdir, told = os.rmdir, list[int]()
+
+    def interrupted(*args: Any, **words: Any) -> None:
+        if not told:
+            told.append(130)
+            raise SystemExit(130)
+        rmdir(*args, **words)
+
+    monkeypatch.setattr(os, "rmdir", interrupted)
+
+    def use() -> None:
+        with scratch(tmp_path, ".draft-") as draft:
+            assert draft.parent == tmp_path
+            fill(draft)
+
+    with pytest.raises(SystemExit):
+        use()
+    assert told == [130]
     assert tree(tmp_path) == {}
 
 
