@@ -5,7 +5,7 @@ come; and what it computes then takes longer than it would if the rank had compu
 its processor has slept. What it computes while a message of its own leaves for another host takes longer, too: kernel
 and MPI take the processor; and so does what it computes while one comes, as in a stream. All are fitted apart from
 computing, as seconds a message and seconds a byte; they are what is left between measured times and those that are
-predicted without them.
+predicted without them. A processor's pace differs from run to run by more than messages cost; it is fitted beside them.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ LEAST = 8
 ROUNDS = 6
 FAR_S = 2e-5
 """What is further off than usual counts less; so far off is usual in any case."""
-SCALE = 1e-9
+SCALE = np.array([1.0, 1e-9, 1e-9])
 PACE = 0.05
-"""A processor is at one time so much faster than at another."""
+"""A processor is at one time so much faster than at another, and so far are long segments off in any case."""
 
 
 @dataclass(frozen=True)
@@ -61,16 +61,14 @@ def fit_waiting(
     wires = _Wires(links, hosts)
     late = _by_type(_late(runs, links, types), types)
     longer = _by_type(_longer(runs, networks, units, wires), types)
-    found = {
-        name: Waiting(*_fitted(late[name], 2), *_fitted(longer[name], 3)) for name in dict.fromkeys(types.values())
-    }
+    found = {name: Waiting(*_lateness(late[name]), *_more(longer[name])) for name in dict.fromkeys(types.values())}
     attend = {device: found[name].attend_s_per_byte for device, name in types.items()}
     taken = _by_type(_taken(runs, attend, wires), types)
     return {name: replace(each, take_s_per_byte=_take(taken[name], each)) for name, each in found.items()}
 
 
 Row = tuple[str, tuple[float, ...]]
-"""Device; then how many messages, bytes …, and seconds more than predicted."""
+"""Device, then figures, the last of which are seconds."""
 
 
 def _by_type(rows: Sequence[Row], types: Mapping[str, str]) -> dict[str, list[tuple[float, ...]]]:
@@ -81,7 +79,7 @@ def _by_type(rows: Sequence[Row], types: Mapping[str, str]) -> dict[str, list[tu
 
 
 def _late(runs: Sequence[Run], links: LinkCosts, types: Mapping[str, str]) -> list[Row]:
-    """Messages. Those that nobody waits for are noticed when they are looked for."""
+    """Messages: 1, bytes, by how much they are late. Those that nobody waits for are noticed when looked for."""
     found: list[Row] = []
     for message in (message for run in runs for message in run.arrivals):
         alone_s = one_way_s(links, types, message.source, message.target, message.size_bytes)
@@ -93,9 +91,11 @@ def _late(runs: Sequence[Run], links: LinkCosts, types: Mapping[str, str]) -> li
 def _longer(
     runs: Sequence[Run], networks: Mapping[str, Network], units: Mapping[str, UnitCost], wires: _Wires
 ) -> list[Row]:
-    """Segments that wait for messages (how many, of how many bytes), or are computed while some leave (bytes)."""
+    """Segments: number of the run, what they take alone, messages that they wait for and bytes of these, bytes that
+    leave while they are computed, what they take.
+    """
     found: list[Row] = []
-    for run in runs:
+    for number, run in enumerate(runs):
         network, sizes = networks[run.network], defaultdict[int, list[int]](list)
         divided = network.divided(part for sample in run.samples for part in sample.parts)
         for message in run.arrivals:
@@ -104,9 +104,9 @@ def _longer(
         clocks = {name: Clock(network, units[name]) for name in {sample.device for sample in run.samples}}
         leaving = wires.leaving(run)
         for index, sample in enumerate(run.samples):
-            if sizes[index] or leaving[index]:
-                more_s = sample.time_s - clocks[sample.device].seconds(sample.parts, divided)
-                found.append((sample.device, (len(sizes[index]), sum(sizes[index]), leaving[index], more_s)))
+            alone_s, come = clocks[sample.device].seconds(sample.parts, divided), sizes[index]
+            row = (number, alone_s, len(come), sum(come), leaving[index], sample.time_s)
+            found.append((sample.device, row))
     return found
 
 
@@ -174,18 +174,38 @@ class _Wires:
         return min(path.bandwidth_bytes_per_s.value for path in paths)
 
 
-def _fitted(rows: Sequence[tuple[float, ...]], columns: int) -> tuple[float, ...]:
-    """Seconds a message, then seconds a byte, none negative; 0 where too little was seen. Far off counts less."""
+def _lateness(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+    """Seconds a message and seconds a byte by which messages are late; 0 where too few were seen."""
     if len(rows) < LEAST:
-        return (0.0,) * columns
+        return (0.0, 0.0)
     table = np.array(rows, dtype=np.float64)
-    scale = np.array([1.0] + [SCALE] * (columns - 1))
-    a, seconds, weight = table[:, :-1] * scale, table[:, -1], np.ones(len(rows))
+    columns, scale = table[:, :-1], SCALE[: table.shape[1] - 1]
+    return tuple((scale * _robust(columns * scale / FAR_S, table[:, -1] / FAR_S)).tolist())
+
+
+def _more(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
+    """Seconds a message and a byte that come, and a byte that leaves, by which segments take longer; 0 where too few
+    were seen. Beside them the pace of each run is fitted, near 1 by ``PACE``.
+    """
+    table = np.array(rows, dtype=np.float64).reshape(-1, 6)
+    numbers, alone_s, messages, time_s = table[:, 0], table[:, 1:2], table[:, 2:5], table[:, 5]
+    if np.count_nonzero(messages.any(axis=1)) < LEAST:
+        return (0.0, 0.0, 0.0)
+    of_run = numbers[:, None] == np.unique(numbers)
+    runs, error = of_run.shape[1], PACE * alone_s + FAR_S
+    seen = np.hstack([of_run * alone_s, messages * SCALE]) / error
+    known = np.eye(runs, seen.shape[1]) / PACE
+    values = np.concatenate([np.full(runs, 1 / PACE), time_s / error[:, 0]])
+    return tuple((SCALE * _robust(np.vstack([known, seen]), values, runs)[runs:]).tolist())
+
+
+def _robust(rows: Floats, values: Floats, known: int = 0) -> Floats:
+    """Least squares in which nothing is negative, and what is further off than usual counts less but for the first
+    ``known`` rows. All in units of their usual error.
+    """
+    weight, x = np.ones(len(rows)), np.zeros(rows.shape[1])
     for _ in range(ROUNDS):
-        x = nonnegative(sparse.csr_matrix(a * weight[:, None]), seconds * weight)
-        weight = _believed(np.abs(a @ x - seconds))
-    return tuple((x * scale).tolist())
-
-
-def _believed(off: Floats) -> Floats:
-    return 1 / np.sqrt(np.maximum(1.0, off / max(FAR_S, float(np.median(off)))))
+        x = nonnegative(sparse.csr_matrix(rows * weight[:, None]), values * weight)
+        off = np.abs(rows @ x - values)[known:]
+        weight[known:] = 1 / np.sqrt(np.maximum(1.0, off / max(1.0, float(np.median(off)))))
+    return x

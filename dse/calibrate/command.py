@@ -32,6 +32,8 @@ PATIENCE, FEWEST = 5, 8
 MOST_DEVICES, TOGETHER, TOGETHER_S = 4, 2, 10.0
 """Devices that run a network together, in so many ways besides stretches, each in so many seconds at most by what is
 guessed."""
+TURNS = 2
+"""How often each of these is run, long after one another: a host that was slow for minutes is seldom so twice."""
 DRIFT, DRIFT_S = 0.1, 1e-4
 """Change of a time that calls for a new calibration: relative, and at least so many seconds."""
 
@@ -138,10 +140,10 @@ class Lab:
         frames = frames_for(self.budget_s / len(every), frame_s)
         return [Job(Subject(cnn, self.platform, device), design, frames) for design in every]
 
-    def together(self) -> list[Job]:
+    def together(self, turn: int) -> list[Job]:
         """The runs of each network on several devices; none where there is one. Of different hosts, where there are.
 
-        Before them those of the first network in which single layers are alone.
+        Before them those of the first network in which single layers are alone. turn: less than ``TURNS``
         """
         hosts = [device.host for device in self.platform.devices]
         first = [hosts.index(host) for host in dict.fromkeys(hosts)]
@@ -151,7 +153,8 @@ class Lab:
             return []
         subject = Subject(self.cnns[0], self.platform, devices[0])
         alone = [Job(subject, design, LEAST) for design in probes(self.cnns[0].graph, devices)]
-        return [*alone, *(job for cnn in self.cnns for job in self._together(cnn, devices))]
+        jobs = [*alone, *(job for cnn in self.cnns for job in self._together(cnn, devices))]
+        return [replace(job, turn=turn) for job in jobs]
 
     def _together(self, cnn: Cnn, devices: list[int]) -> list[Job]:
         subject = Subject(cnn, self.platform, devices[0])
@@ -223,7 +226,8 @@ def check_adjustable(calibrated: Path, check: bool) -> None:
 class Measured:
     """All that was measured.
 
-    runs: type → all its runs, of all networks; links: of all pairs that were measured; together: on several devices
+    runs: type → all its runs, of all networks; links: of all pairs that were measured; together: on several devices,
+    the fastest of each
     """
 
     types: tuple[Type, ...]
@@ -237,6 +241,7 @@ def measured(lab: Lab) -> Measured:
     looks = lab.first_looks()
     times = _times(looks, lab.runs(looks))
     types = _types(lab, times)
+    first = lab.runs(lab.together(0))
     jobs = {
         type_.name: in_turn(
             [
@@ -250,7 +255,9 @@ def measured(lab: Lab) -> Measured:
     found = iter(lab.runs([job for of_type in jobs.values() for job in of_type]))
     runs = {name: [next(found) for _ in of_type] for name, of_type in jobs.items()}
     links = lab.links()
-    return Measured(tuple(types), runs, tuple(links), tuple(lab.runs(lab.together())))
+    turns = [first, *(lab.runs(lab.together(turn)) for turn in range(1, TURNS))]
+    fastest = (min(same, key=lambda run: run.time_s) for same in zip(*turns, strict=True))
+    return Measured(tuple(types), runs, tuple(links), tuple(fastest))
 
 
 def in_turn(of_networks: Sequence[Sequence[Job]]) -> list[Job]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from statistics import median
 from blake3 import blake3
 
 from codegen.bundle import Form, write_bundle
+from codegen.folder import scratch
 from dse.calibrate.boards import described
 from dse.calibrate.design import Design
 from dse.calibrate.links import LinkBundle, read
@@ -59,11 +59,12 @@ class Subject:
 
 @dataclass(frozen=True)
 class Job:
-    """One run: which design, on what, and how many frames that count."""
+    """One run: which design, on what, and how many frames that count. turn: how often it was run before"""
 
     subject: Subject
     design: Design
     frames: int
+    turn: int = 0
 
     @cached_property
     def key(self) -> str:
@@ -72,7 +73,8 @@ class Job:
         shards = [(s.layer, s.start, s.stop, s.axis) for s in self.design.mapping.shards]
         network = [cnn.source.blake3, cnn.folded, sorted(cnn.shapes.items())]
         place = [[platform.devices[d].name, described(platform, d)] for d in (self.design.mapping.devices or [device])]
-        of = [place[0] if len(place) == 1 else place, network, self.design.what, shards, self.design.borders]
+        where, turn = place[0] if len(place) == 1 else place, [self.turn] if self.turn else []
+        of = [where, network, self.design.what, shards, self.design.borders, *turn]
         return blake3(json.dumps(of).encode()).hexdigest(16)
 
     def __str__(self) -> str:
@@ -89,8 +91,8 @@ def run(job: Job, place: Place, folder: Path, timeout_s: float) -> Run:
     """Make a bundle, run it, and say what came of it. It is in ``folder`` meanwhile."""
     subject, design, began = job.subject, job.design, datetime.now(UTC)
     cnn, options = subject.cnn, Options(job.frames, WARMUP, barrier=True, stream=design.stream)
-    with tempfile.TemporaryDirectory(prefix=".bundle-", dir=folder) as draft:
-        bundle, form = Path(draft) / "calibration", Form(borders=design.borders)
+    with scratch(folder, ".bundle-") as draft:
+        bundle, form = draft / "calibration", Form(borders=design.borders)
         plan = write_bundle(cnn.graph, subject.platform, design.mapping, cnn.source, bundle, False, form)
         with place(bundle) as ready:
             trace, *streams = measured(ready.runner, options, timeout_s, TRIES)
@@ -121,8 +123,8 @@ def link_key(bundle: LinkBundle) -> str:
 
 def link_samples(bundle: LinkBundle, place: Place, folder: Path, timeout_s: float) -> list[LinkSample]:
     """Make a bundle that measures links, run it, and say what came of it."""
-    with tempfile.TemporaryDirectory(prefix=".bundle-", dir=folder) as draft:
-        path, options = Path(draft) / "calibration", Options(bundle.frames, bundle.warmup, barrier=True)
+    with scratch(folder, ".bundle-") as draft:
+        path, options = draft / "calibration", Options(bundle.frames, bundle.warmup, barrier=True)
         bundle.write(path)
         with place(path) as ready:
             (trace,) = measured(ready.runner, options, timeout_s, TRIES)

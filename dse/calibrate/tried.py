@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dse.calibrate.command import Lab, Measured
+from dse.calibrate.command import TURNS, Lab, Measured
 from dse.calibrate.measure import WARMUP, Job
 from dse.calibrate.results import Result
 from model.coefficients import Coefficients, UnitCost
@@ -67,7 +67,7 @@ class Tried:
 
 def tried(lab: Lab, found: Measured, calibrated: Platform) -> list[Tried]:
     """All runs on several devices, by the platform that came of them."""
-    jobs = {job.key: job for job in lab.together()}
+    jobs = {job.key: job for turn in range(TURNS) for job in lab.together(turn)}
     return [_tried(run, jobs[run.key], calibrated) for run in found.together]
 
 

@@ -44,9 +44,11 @@ def graph() -> Graph:
     return load(cached("squeezenet"))
 
 
-def made_up(graph: Graph, waiting: Waiting, waited: float = 1.0, noise: float = 0.0, outliers: float = 0.0) -> Run:
+def made_up(
+    graph: Graph, waiting: Waiting, waited: float = 1.0, noise: float = 0.0, outliers: float = 0.0, slow: float = 1.0
+) -> Run:
     """A layer a segment, on two devices in turn; a message before each, half of which leave while their sender is at
-    its next one. waited: part of the messages that are
+    its next one. waited: part of the messages that are; slow: how often as long computing takes as is known of it
     """
     clock, rng, truth = Clock(Network(graph), UNIT), np.random.default_rng(5), Truth()
     samples, arrivals, leaving = [], [], 0
@@ -56,7 +58,7 @@ def made_up(graph: Graph, waiting: Waiting, waited: float = 1.0, noise: float = 
         late, wake = (a + b * size for a, b in ((waiting.late_s, waiting.late_s_per_byte),
                                                 (waiting.wake_s, waiting.wake_s_per_byte)))  # fmt: skip
         off = float(rng.normal()) * noise + (rng.random() < outliers) * 2e-3
-        time_s = clock.seconds(parts) + wake
+        time_s = slow * clock.seconds(parts) + wake
         time_s = min(time_s + waiting.attend_s_per_byte * leaving, time_s / (1 - waiting.attend_s_per_byte * 118e6))
         samples.append(Sample("segment", device, graph.name, parts, (time_s + off,) * 5, layer.index))
         after, leaving = (1.0, size) if rng.random() < 0.5 else (0.5, 0)
@@ -91,6 +93,12 @@ def test_what_leaving_messages_cost_comes_back(graph: Graph) -> None:
 def test_a_few_that_are_far_off_change_little(graph: Graph) -> None:
     seen = found(graph, made_up(graph, KNOWN, noise=3e-6, outliers=0.1))
     assert [*vars(seen).values()] == pytest.approx([*vars(KNOWN).values()], rel=0.5)
+
+
+def test_a_run_in_which_processors_were_slow_has_messages_that_cost_as_much(graph: Graph) -> None:
+    seen = found(graph, *(made_up(graph, KNOWN, slow=slow) for slow in (1.0, 1.08)))
+    cost = [seen.wake_s, seen.wake_s_per_byte, seen.attend_s_per_byte]
+    assert cost == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte, KNOWN.attend_s_per_byte], rel=0.1)
 
 
 def test_messages_that_nobody_waits_for_are_not_late(graph: Graph) -> None:

@@ -155,6 +155,24 @@ def test_predictions_expect_to_be_off_by_what_one_device_was_held_out_and_severa
 
 
 @pytest.mark.mpi
+def test_of_two_runs_on_several_devices_the_faster_counts(finished: Path, here: Path) -> None:
+    copytree(finished, here / "out")
+    head, *lines = (here / "out" / SAMPLES).read_text().splitlines()
+    runs = [(at, body) for at, body in enumerate(map(json.loads, lines)) if len(body.get("ranks", ())) > 1]
+    half = len(runs) // 2
+    pairs = list(zip(runs[:half], runs[half:], strict=True))
+    assert len(pairs) > 1
+    for number, pair in enumerate(pairs):
+        assert pair[0][1]["what"] == pair[1][1]["what"]
+        assert pair[0][1]["key"] != pair[1][1]["key"]
+        at, body = pair[number % 2]
+        lines[at] = json.dumps(body | {"latencies_s": [1e3] * len(body["latencies_s"])})
+    (here / "out" / SAMPLES).write_text("\n".join([head, *lines, ""]))
+    told = json.loads(done(*CALIBRATE, "--json"))["together"]
+    assert 0 < max(each["measured_s"] for each in told) < 1e3
+
+
+@pytest.mark.mpi
 def test_devices_that_are_described_otherwise_are_measured_apart_into_files_of_their_own(here: Path) -> None:
     (here / "p.txt").write_text(PLATFORM + OTHER)
     body = json.loads(done("calibrate", "--cnn", "light.onnx", *CALIBRATE[3:], "--json"))
