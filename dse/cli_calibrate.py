@@ -126,7 +126,7 @@ def calibrate(
     made = results.result(lab, found)
     results.write(out, file.name, made)
     tests = tried(lab, found, Platform.from_file(str(out / file.name)))
-    made = corrected(made, tests)
+    made = corrected(made, tests, found.apart)
     results.write(out, file.name, made)
     if as_json:
         print_json(shown.body(lab, found, made, tests))

@@ -28,6 +28,7 @@ def body(lab: Lab, found: Measured, made: Result, tests: Sequence[Tried] = ()) -
         "types": [_type(lab, found, made, type_) for type_ in found.types],
         "links": made.links and asdict(made.links),
         "together": [{**asdict(each), "error": each.error, "period_error": each.period_error} for each in tests],
+        "apart": found.apart,
     }
 
 
@@ -59,7 +60,7 @@ def calibrated(
     several devices; and which types of devices were disturbed.
 
     Errors: of segments, as fitted and held out (found by a fit that has not seen their runs), of frames of such runs,
-    of the memory, and what predictions are expected to be off by.
+    of the memory, and what predictions are expected to be off by, here and minutes later.
     """
     measured = ["type", "devices", "measured", "network", "alone ms"]
     errors = ["segments", "held out", "frame", "memory", "expected"]
@@ -77,6 +78,7 @@ def calibrated(
     for name, runs in (*found.runs.items(), ("several devices", found.together)):
         if there := disturbed(runs):
             show.line(console, _plaint(name, there, len(runs)))
+    show.line(console, f"measured again minutes later, times were others by {found.apart:.1%} in the mean")
     show.line(console, f"use it: --platform {platform}")
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
+from statistics import fmean
 
 from dse.calibrate import boards as kinds
 from dse.calibrate.boards import Board
-from dse.calibrate.design import designs, probes, stretches, together, whole
+from dse.calibrate.design import WHOLE, designs, probes, stretches, together, whole
 from dse.calibrate.links import link_bundles
 from dse.calibrate.measure import LEAST, WARMUP, Job, Subject, frames_for, guessed_s, link_key, link_samples, run
 from dse.calibrate.samples import Store
@@ -227,19 +228,26 @@ class Measured:
     """All that was measured.
 
     runs: type → all its runs, of all networks; links: of all pairs that were measured; together: on several devices,
-    the fastest of each
+    the fastest of each; again: what was run twice, minutes apart
     """
 
     types: tuple[Type, ...]
     runs: dict[str, list[Run]]
     links: tuple[LinkSample, ...]
     together: tuple[Run, ...]
+    again: tuple[tuple[Run, Run], ...]
+
+    @property
+    def apart(self) -> float:
+        """Mean relative difference of a time from what it was minutes before."""
+        return fmean([abs(now.time_s / before.time_s - 1) for before, now in self.again] or [0.0])
 
 
 def measured(lab: Lab) -> Measured:
     """Measure all that is not there yet."""
     looks = lab.first_looks()
-    times = _times(looks, lab.runs(looks))
+    seen = lab.runs(looks)
+    times = _times(looks, seen)
     types = _types(lab, times)
     first = lab.runs(lab.together(0))
     jobs = {
@@ -252,12 +260,20 @@ def measured(lab: Lab) -> Measured:
         )
         for type_ in types
     }
-    found = iter(lab.runs([job for of_type in jobs.values() for job in of_type]))
+    alone = lab.runs([job for of_type in jobs.values() for job in of_type])
+    found = iter(alone)
     runs = {name: [next(found) for _ in of_type] for name, of_type in jobs.items()}
     links = lab.links()
     turns = [first, *(lab.runs(lab.together(turn)) for turn in range(1, TURNS))]
     fastest = (min(same, key=lambda run: run.time_s) for same in zip(*turns, strict=True))
-    return Measured(tuple(types), runs, tuple(links), tuple(fastest))
+    again = (*_whole_again(seen, alone), *zip(first, turns[-1], strict=True))
+    return Measured(tuple(types), runs, tuple(links), tuple(fastest), again)
+
+
+def _whole_again(looks: Sequence[Run], runs: Sequence[Run]) -> list[tuple[Run, Run]]:
+    """Whole networks on one device: when it was looked at first, and with what coefficients are fitted to."""
+    later = {(run.device, run.network): run for run in runs if run.what == WHOLE}
+    return [(look, later[of]) for look in looks if (of := (look.device, look.network)) in later]
 
 
 def in_turn(of_networks: Sequence[Sequence[Job]]) -> list[Job]:

@@ -86,18 +86,20 @@ def _tried(run: Run, job: Job, calibrated: Platform) -> Tried:
     )
 
 
-def corrected(made: Result, tests: Sequence[Tried]) -> Result:
-    """With errors of frames to expect: the mean of what one device was off by, held out, and of each test."""
-    return replace(made, sets=tuple(_corrected(each, tests) for each in made.sets))
+def corrected(made: Result, tests: Sequence[Tried], apart: float) -> Result:
+    """With errors of frames to expect: the mean of what one device was off by, held out, and of each test; and that
+    times are others minutes later. apart: by so much, relative
+    """
+    return replace(made, sets=tuple(_corrected(each, tests, apart) for each in made.sets))
 
 
-def _corrected(found: Coefficients, tests: Sequence[Tried]) -> Coefficients:
-    return replace(found, units={name: _told(unit, tests) for name, unit in found.units.items()})
+def _corrected(found: Coefficients, tests: Sequence[Tried], apart: float) -> Coefficients:
+    return replace(found, units={name: _told(unit, tests, apart) for name, unit in found.units.items()})
 
 
-def _told(unit: UnitCost, tests: Sequence[Tried]) -> UnitCost:
+def _told(unit: UnitCost, tests: Sequence[Tried], apart: float) -> UnitCost:
     off: dict[str, list[float]] = {network: [alone] for network, alone in unit.frame_errors.items()}
     for test in tests:
         if test.network in off:
             off[test.network] += [abs(figure.error) for figure in test.figures]
-    return replace(unit, frame_errors={network: float(np.mean(errors)) for network, errors in off.items()})
+    return replace(unit, frame_errors={net: float(np.hypot(np.mean(errors), apart)) for net, errors in off.items()})

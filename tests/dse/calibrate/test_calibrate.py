@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import time
+from math import hypot
 from pathlib import Path
 from shutil import copytree
 from statistics import fmean
@@ -137,6 +138,16 @@ def test_what_is_there_is_not_measured_again_and_gives_the_same_files(finished: 
     assert files(here / "out") == before
 
 
+def twice() -> list[tuple[float, float]]:
+    """Seconds of what was run twice, then and minutes later."""
+    runs = kept()
+    look, whole = ([run for run in runs if run.what == what] for what in ("first look", "whole"))
+    several = [run for run in runs if len(run.ranks) > 1]
+    half = len(several) // 2
+    pairs = zip([*look, *several[:half]], [*whole, *several[half:]], strict=True)
+    return [(before.time_s, now.time_s) for before, now in pairs]
+
+
 @pytest.mark.mpi
 def test_predictions_expect_to_be_off_by_what_one_device_was_held_out_and_several_devices_were(
     finished: Path, here: Path
@@ -148,7 +159,9 @@ def test_predictions_expect_to_be_off_by_what_one_device_was_held_out_and_severa
     errors = [test[what] for test in body["together"] for what in ("error", "period_error")]
     assert len(errors) > 2
     assert errors.count(None) == len(errors) // 2 - 1  # one of the runs had a stream
-    expected = fmean([alone, *(abs(error) for error in errors if error is not None)])
+    off = fmean([alone, *(abs(error) for error in errors if error is not None)])
+    expected = hypot(off, body["apart"])
+    assert body["apart"] == pytest.approx(fmean(abs(now / before - 1) for before, now in twice()))
     assert [row["expected_error"] for row in type_["networks"]] == [pytest.approx(expected)]
     assert coefficients.load("out/a.json").unit("cpu").frame_errors == {"six": pytest.approx(expected)}
     assert f"Times are expected to be off by {expected:.1%}, as calibration found.\n" in priced(Path("out/p.txt"))
