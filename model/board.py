@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from model import history
 from model.arrays import GraphArrays, Ints, ix
 from model.compiled import inlined
-from model.costs import CostArrays, Floats
+from model.costs import PART, CostArrays, Floats
 from model.events import Tasks
 from model.history import History, Log, link, put, take_out
 from model.lowering import Messages, Room, Shards, messages
@@ -240,9 +240,10 @@ def _link_segment(g: GraphArrays, c: CostArrays, b: Board, head: int) -> int:
 def _ticks_in(g: GraphArrays, c: CostArrays, b: Board, shard: int, head: int, spent: float) -> tuple[int, float]:
     """What a shard adds to the segment that begins with ``head``, and what is spent then."""
     work = b.work[ix(shard)]
-    if len(c.beside) > 0:
+    rested = b.waits[ix(head)] > 0 and c.rested[ix(b.on[ix(head)]), PART] > 0
+    if len(c.beside) > 0 or rested:
         task, device = b.task[ix(shard)], b.on[ix(shard)]
-        seconds = seconds_of(g, b.shards, c, task, share_of(g, b.shards, task, shard), device, head, spent)
+        seconds = seconds_of(g, b.shards, c, task, share_of(g, b.shards, task, shard), device, head, spent, rested)
         work, spent = ticks(seconds), spent + seconds
     return work, spent
 

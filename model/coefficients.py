@@ -156,6 +156,8 @@ class UnitCost:
     wake_s, wake_s_per_byte: of a message: what is computed with it takes longer, for caches are cold after a wait
     attend_s_per_byte: of a message to another host: processor time that sending it takes while it is leaving
     take_s_per_byte: of one from another host: processor time that it takes a device which computes while it comes
+    rested_part, rested_s: what a segment that has waited for messages takes less: a part of its time, seconds at most.
+                  Who has waited has a share of the processor left over, or a cooler one
     kernels: measured layers by signature (``model.signature``); they come before what ``layers`` says
     gains:   seconds that an edge inside a segment saves, of measured edges, by ``signature.edge_name``
     gain_parts: what other edges save, by pair of kinds (``pair``): as a part of what the shorter of both layers takes
@@ -194,6 +196,8 @@ class UnitCost:
     wake_s_per_byte: float = 0.0
     attend_s_per_byte: float = 0.0
     take_s_per_byte: float = 0.0
+    rested_part: float = 0.0
+    rested_s: float = 0.0
     memory_kinds: dict[str, float] = field(default_factory=dict)
     memory_opening: float = 0.0
     memory_passed: float = 0.0
@@ -285,6 +289,7 @@ def _plain(cost: LayerCost) -> LayerCost:
 MESSAGES = (
     *("send_s", "send_s_per_byte", "receive_s", "receive_s_per_byte", "gap_s"),
     *("late_s", "late_s_per_byte", "wake_s", "wake_s_per_byte", "attend_s_per_byte", "take_s_per_byte"),
+    *("rested_part", "rested_s"),
 )
 """Fields of ``UnitCost`` that tell what messages cost a device."""
 
@@ -321,6 +326,8 @@ def _problems(unit: UnitCost, where: str) -> list[str]:
     found += [f"{where}.layers: '{k}' is no kind of layer (they are {', '.join(KINDS)})" for k in unknown]
     if min(unit.frequency_hz, unit.threads, *[c.macs_per_cycle for c in unit.layers.values()]) <= 0:
         found.append(f"{where}: frequency_hz, threads and macs_per_cycle must be more than 0")
+    if unit.rested_part >= 1:
+        found.append(f"{where}.rested_part: must be less than 1, not {unit.rested_part:g}")
     for name, kernel in unit.kernels.items():
         for axis in set(kernel.splits) - set(range(boxes.KINDS)):
             found.append(f"{where}.kernels.{name}: there is no axis {axis} to split")

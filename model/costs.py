@@ -22,6 +22,8 @@ WHOLE, SPLIT, WATTS, HOLD, HOLD_PART, REBUILT, OWN = 0, 1, *(2 * boxes.KINDS + k
 """Columns of ``CostArrays.work``."""
 GAIN, JOIN = 0, 1
 """Columns of ``CostArrays.beside``."""
+PART, MOST = 0, 1
+"""Columns of ``CostArrays.rested``."""
 ACTIVE, BUFFER, RANK, SESSION, TWICE, PASS = range(6)
 """Columns of ``CostArrays.memory``."""
 
@@ -44,6 +46,7 @@ class CostArrays(NamedTuple):
                   the same one, which it occupies once; links: how many
     send, receive: (D, 2) seconds of a device for a message, and for a byte of it; wake: (D, 2) those of ``receive``
                    by which what it computes takes longer
+    rested: (D, 2) what a segment that has waited takes less: a PART of its seconds, so many at MOST
     gap: (D,) seconds of a device's link for a message
     attend: (D, D) seconds of a device for a byte while it leaves; take: (D, D) those of the receiver, if it computes,
             while it comes; stages: how many tasks a message has in ``model.simulation``, one less where all these are 0
@@ -66,6 +69,7 @@ class CostArrays(NamedTuple):
     send: Floats
     receive: Floats
     wake: Floats
+    rested: Floats
     gap: Floats
     attend: Floats
     take: Floats
@@ -80,6 +84,14 @@ class CostArrays(NamedTuple):
 def whole_s(c: CostArrays) -> Floats:
     """(T, D) seconds of whole tasks."""
     return c.work[..., WHOLE]
+
+
+def never_tired(c: CostArrays) -> CostArrays:
+    """Of devices that save all the time as much as they do after a rest: no mapping takes less on the real ones."""
+    left = 1 - c.rested[:, PART, None]
+    work = c.work.copy()
+    work[..., :WATTS] *= left
+    return c._replace(work=work, beside=c.beside * left, rested=np.zeros_like(c.rested))
 
 
 def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
@@ -105,6 +117,7 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         send=np.array([[u.send_s, u.send_s_per_byte] for u in units]),
         receive=np.array([_receive(u) for u in units]),
         wake=np.array([[u.wake_s, u.wake_s_per_byte] for u in units]),
+        rested=np.array([[u.rested_part, u.rested_s] for u in units]),
         gap=np.array([u.gap_s for u in units]),
         attend=(attend := _away(platform, [u.attend_s_per_byte for u in units])),
         take=(take := _away(platform, [u.take_s_per_byte for u in units]).T),

@@ -2,10 +2,12 @@
 
 A rank that waits polls briefly and then sleeps (``runtime.communicator.wait``), so it notices a message after it has
 come; and what it computes then takes longer than it would if the rank had computed all the time: its caches are cold,
-its processor has slept. What it computes while a message of its own leaves for another host takes longer, too: kernel
-and MPI take the processor; and so does what it computes while one comes, as in a stream. All are fitted apart from
-computing, as seconds a message and seconds a byte; they are what is left between measured times and those that are
-predicted without them. A processor's pace differs from run to run by more than messages cost; it is fitted beside them.
+its processor has slept. Or it takes less, where the processor has a share left over from its rest, or is a cooler one:
+a part of the time, up to some seconds. What it computes while a message of its own leaves for another host takes
+longer, too: kernel and MPI take the processor; and so does what it computes while one comes, as in a stream. All are
+fitted apart from computing, as seconds a message and seconds a byte; they are what is left between measured times and
+those that are predicted without them. A processor's pace differs from run to run by more than messages cost; it is
+fitted beside them.
 """
 
 from __future__ import annotations
@@ -32,6 +34,12 @@ FAR_S = 2e-5
 SCALE = np.array([1.0, 1e-9, 1e-9])
 PACE = 0.05
 """A processor is at one time so much faster than at another, and so far are long segments off in any case."""
+KNEES = (0.0, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 16e-3)
+"""Seconds of a segment from which on rest saves no more; one of these is taken, 0 where it explains little."""
+LITTLE = 0.1
+"""Of all that is off."""
+SAVED = 0.95
+"""Of a segment's time, rest saves less than this part."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,12 @@ class Waiting:
     wake_s_per_byte: float = 0.0
     attend_s_per_byte: float = 0.0
     take_s_per_byte: float = 0.0
+    rested_part: float = 0.0
+    rested_s: float = 0.0
+
+    def rest_saves(self, time_s: float) -> float:
+        """Seconds, of a segment that has waited and took so long."""
+        return min(time_s * self.rested_part / (1 - self.rested_part), self.rested_s)
 
 
 def fit_waiting(
@@ -61,9 +75,8 @@ def fit_waiting(
     wires = _Wires(links, hosts)
     late = _by_type(_late(runs, links, types), types)
     longer = _by_type(_longer(runs, networks, units, wires), types)
-    found = {name: Waiting(*_lateness(late[name]), *_more(longer[name])) for name in dict.fromkeys(types.values())}
-    attend = {device: found[name].attend_s_per_byte for device, name in types.items()}
-    taken = _by_type(_taken(runs, attend, wires), types)
+    found = {name: Waiting(*_lateness(late[name]), **_more(longer[name])) for name in dict.fromkeys(types.values())}
+    taken = _by_type(_taken(runs, {device: found[name] for device, name in types.items()}, wires), types)
     return {name: replace(each, take_s_per_byte=_take(taken[name], each)) for name, each in found.items()}
 
 
@@ -110,21 +123,25 @@ def _longer(
     return found
 
 
-def _taken(runs: Sequence[Run], attend: Mapping[str, float], wires: _Wires) -> list[Row]:
+def _taken(runs: Sequence[Run], known: Mapping[str, Waiting], wires: _Wires) -> list[Row]:
     """Ranks that receive messages in streams: bytes that come while they compute; seconds by which they compute longer
-    than in frames alone, but for what they attend to more; and how well these are known.
+    than in frames alone, but for what they attend to more and rest less; and how well these are known.
     """
     found: list[Row] = []
     for run in runs:
         leaving, away = wires.leaving(run), [m for m in run.arrivals if wires.between(m)]
+        waited = {message.sample for message in run.arrivals}
         for rank in run.ranks:
             came = sum(m.size_bytes for m in away if m.target == rank.device)
             if came and rank.stream_s and run.period_s:
                 mine = [index for index, sample in enumerate(run.samples) if sample.device == rank.device]
                 alone_s = sum(run.samples[index].time_s for index in mine)
                 sent = sum(m.size_bytes for m in away if m.source == rank.device)
-                attended_s = attend[rank.device] * (sent - sum(leaving[index] for index in mine))
-                busy, more_s = min(rank.stream_s / run.period_s, 1.0), rank.stream_s - alone_s - attended_s
+                cost, idle_s = known[rank.device], max(run.period_s - rank.stream_s, 0.0)
+                attended_s = cost.attend_s_per_byte * (sent - sum(leaving[index] for index in mine))
+                saved_s = sum(cost.rest_saves(run.samples[index].time_s) for index in mine if index in waited)
+                tired_s = saved_s - min(saved_s, cost.rested_part * idle_s)
+                busy, more_s = min(rank.stream_s / run.period_s, 1.0), rank.stream_s - alone_s - attended_s - tired_s
                 found.append((rank.device, (busy * came, more_s, PACE * alone_s + FAR_S)))
     return found
 
@@ -183,20 +200,29 @@ def _lateness(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
     return tuple((scale * _robust(columns * scale / FAR_S, table[:, -1] / FAR_S)).tolist())
 
 
-def _more(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
-    """Seconds a message and a byte that come, and a byte that leaves, by which segments take longer; 0 where too few
-    were seen. Beside them the pace of each run is fitted, near 1 by ``PACE``.
+def _more(rows: Sequence[tuple[float, ...]]) -> dict[str, float]:
+    """What segments take longer by messages that come and bytes that leave, and what those save that have waited, as
+    fields of ``Waiting``; none where too few were seen. Beside them the pace of each run is fitted, near 1 by ``PACE``.
     """
     table = np.array(rows, dtype=np.float64).reshape(-1, 6)
     numbers, alone_s, messages, time_s = table[:, 0], table[:, 1:2], table[:, 2:5], table[:, 5]
     if np.count_nonzero(messages.any(axis=1)) < LEAST:
-        return (0.0, 0.0, 0.0)
+        return {}
     of_run = numbers[:, None] == np.unique(numbers)
     runs, error = of_run.shape[1], PACE * alone_s + FAR_S
-    seen = np.hstack([of_run * alone_s, messages * SCALE]) / error
-    known = np.eye(runs, seen.shape[1]) / PACE
     values = np.concatenate([np.full(runs, 1 / PACE), time_s / error[:, 0]])
-    return tuple((SCALE * _robust(np.vstack([known, seen]), values, runs)[runs:]).tolist())
+    best, least = np.zeros(5), np.inf
+    for knee in KNEES:
+        rest = -np.minimum(alone_s, knee) * (messages[:, :1] > 0)
+        seen = np.hstack([of_run * alone_s, messages * SCALE, rest]) / error
+        lines = np.vstack([np.eye(runs, seen.shape[1]) / PACE, seen])
+        x = _robust(lines, values, runs)
+        each = np.abs(lines @ x - values)
+        off = float(np.sum(each[:runs] ** 2) + np.sum(each[runs:])) * (1 - LITTLE if knee == 0 else 1)
+        if off < least and x[-1] < SAVED:
+            best, least = np.array([*SCALE * x[runs:-1], x[-1], x[-1] * knee]), off
+    names = ("wake_s", "wake_s_per_byte", "attend_s_per_byte", "rested_part", "rested_s")
+    return dict(zip(names, best.tolist(), strict=True))
 
 
 def _robust(rows: Floats, values: Floats, known: int = 0) -> Floats:

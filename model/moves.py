@@ -194,7 +194,7 @@ def _place(g: GraphArrays, c: CostArrays, b: Board, task: int) -> None:
                 insert(b, shard, s.device[ix(shard)])
         if b.on[ix(shard)] >= 0:
             b.scope[ix(b.on[ix(shard)])] = b.note[CHANGE]
-            seconds = seconds_of(g, s, c, task, share_of(g, s, task, shard), b.on[ix(shard)], shard, 0.0)
+            seconds = seconds_of(g, s, c, task, share_of(g, s, task, shard), b.on[ix(shard)], shard, 0.0, False)
             b.work[ix(shard)] = ticks(seconds)
             _spend(b, b.spent, shard, seconds)
             mark(b, shard)

@@ -14,6 +14,9 @@ too large to be sent unasked waits until the other side is done with the frame t
 receiver does what is before them in its program; that takes it longer by what its processor has to do with them, unless
 it waits for them anyway, as in a frame alone.
 
+A device that has waited for messages computes the next segment in less time (``CostArrays.rested``). In a stream it
+waits less: it is simulated as if nobody had rested, and then again, where devices save what their idle time is worth.
+
 Times are ticks of a femtosecond, see ``model.events``.
 """
 
@@ -26,10 +29,10 @@ import numpy as np
 from model import events
 from model.arrays import GraphArrays, Ints, ix
 from model.compiled import allocating, inlined, kernel
-from model.costs import CostArrays
+from model.costs import PART, CostArrays, Floats
 from model.events import PLAIN, State, Tasks, Times
 from model.lowering import Messages, Room, Shards
-from model.spending import COMMUNICATE, COMPUTE, Ledger, join, settle, spend
+from model.spending import COMMUNICATE, COMPUTE, Ledger, join, settle, spend, unrested
 
 TICK_S, TICKS = 1e-15, 1e15
 """Seconds of a tick, ticks of a second."""
@@ -48,6 +51,7 @@ class Stage(NamedTuple):
     begin, last: (D,) first and last task of a device's program; -1: it has none
     free: (D,) ticks, when a device is done with a shard
     taken: (n,) ticks that a task's messages take its device while they come (scratch)
+    rests: (D,) the part of what rest saves in a frame alone that it saves in a stream, too
     """
 
     tasks: Tasks
@@ -58,6 +62,7 @@ class Stage(NamedTuple):
     last: Ints
     free: Times
     taken: Times
+    rests: Floats
 
 
 @allocating()
@@ -86,6 +91,7 @@ def stage(r: Room, c: CostArrays, frames: int) -> Stage:
         np.zeros(r.devices, i),
         np.full(r.devices, zero),
         np.full(n, zero),
+        np.zeros(r.devices),
     )
 
 
@@ -96,7 +102,7 @@ def simulate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger,
     UNCOUNTABLE where it could take more than ``LONGEST_S``.
     """
     spend(g, s, m, c, out)
-    if not _countable(out, 1):
+    if not _countable(c, out, 1):
         return UNCOUNTABLE
     n = build(g, s, m, c, out, w)
     one = np.int64(1)  # not the constant, which would compile the core once more
@@ -108,14 +114,15 @@ def simulate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger,
 
 
 @inlined
-def _countable(out: Ledger, frames: int) -> bool:
-    """Whether frames can be counted: they take no longer than all that is done in them, one thing after the other.
+def _countable(c: CostArrays, out: Ledger, frames: int) -> bool:
+    """Whether frames can be counted: they take no longer than all that is done in them, one thing after the other,
+    by devices that do not rest.
 
     A processor attends to a message no longer than it leaves, and takes it in no longer: as much again at most.
     """
     spent = 0.0
     for device in range(len(out.account)):
-        spent += out.account[device, COMPUTE] + out.account[device, COMMUNICATE]
+        spent += out.account[device, COMPUTE] / (1 - c.rested[device, PART]) + out.account[device, COMMUNICATE]
     return spent * frames < LONGEST_S
 
 
@@ -255,9 +262,23 @@ def stream(
 
     After ``simulate`` of the same mapping, whose ledger stays as it is. UNCOUNTABLE as there.
     """
-    if not _countable(out, frames):
+    if not _countable(c, out, frames):
         return UNCOUNTABLE
-    n = _link_frames(g, s, m, c, out, w, build(g, s, m, c, out, w))
+    w.rests[:] = 0
+    period = _stream(g, s, m, c, out, w, frames, warmup)
+    if _rest(s, c, out, w, s.ptr[len(g.size)], period):
+        period = _stream(g, s, m, c, out, w, frames, warmup)
+    return period
+
+
+@kernel()
+def _stream(
+    g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Stage, frames: int, warmup: int
+) -> float:
+    """Of devices that rest so much."""
+    n = build(g, s, m, c, out, w)
+    _tire(s, c, out, w, s.ptr[len(g.size)])
+    n = _link_frames(g, s, m, c, out, w, n)
     ended = events.simulate(w.tasks, n, frames, PLAIN, w.state)
     first = last = np.int64(0)
     for k in range(ended):
@@ -266,6 +287,56 @@ def stream(
             first = max(first, w.state.stop[row])
         last = max(last, w.state.stop[row])
     return (last - first) * TICK_S / (frames - 1 - warmup)
+
+
+@inlined
+def _tire(s: Shards, c: CostArrays, out: Ledger, w: Stage, shards: int) -> None:
+    """Segments take longer by what rest saves in a frame alone, but not in a stream."""
+    for shard in range(shards):
+        device = ix(s.device[ix(shard)])
+        saves = (1 - w.rests[device]) * _rest_saves(c, out, shard, device)
+        task = ix(w.segment[ix(shard)])
+        w.tasks.duration[task] = max(np.int64(0), w.tasks.duration[task] + ticks(saves))
+
+
+@inlined
+def _rest_saves(c: CostArrays, out: Ledger, shard: int, device: int) -> float:
+    """Seconds that a shard takes less because its segment has waited. Shards come in order, from the first on."""
+    if out.begins[ix(shard)]:
+        out.since[device], out.spent[device] = shard, 0.0
+    if not out.waits[ix(out.since[device])]:
+        return 0.0
+    before, seconds = out.spent[device], out.seconds[ix(shard)]
+    out.spent[device] = before + seconds
+    return unrested(c, device, before + seconds) - unrested(c, device, before) - seconds
+
+
+@inlined
+def _rest(s: Shards, c: CostArrays, out: Ledger, w: Stage, shards: int, period: float) -> bool:
+    """What devices rest in a stream in which none saved anything by it; whether any does.
+
+    A second of idleness is worth as much as rest saves of a second of computing.
+    """
+    w.rests[:] = 0
+    for shard in range(shards):
+        here = ix(s.device[ix(shard)])
+        w.rests[here] += _rest_saves(c, out, shard, here)
+    some = False
+    for device in range(len(w.last)):
+        saves, worth = w.rests[device], c.rested[device, PART] * (period - _work(w, device) * TICK_S)
+        w.rests[device] = min(1.0, worth / saves) if saves > 0 and worth > 0 else 0.0
+        some = some or w.rests[device] > 0
+    return some
+
+
+@inlined
+def _work(w: Stage, device: int) -> np.int64:
+    """Ticks of a frame in which a device is not idle."""
+    task, work = w.begin[device], np.int64(0)
+    while task != w.last[device]:
+        work += w.tasks.duration[task]
+        task = w.tasks.to[2 * task]
+    return work + w.tasks.duration[task] + w.tasks.duration[w.tasks.to[2 * task]] if task >= 0 else work
 
 
 @inlined

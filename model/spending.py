@@ -21,7 +21,9 @@ from model.costs import (
     HOLD,
     HOLD_PART,
     JOIN,
+    MOST,
     OWN,
+    PART,
     PASS,
     RANK,
     REBUILT,
@@ -47,7 +49,8 @@ class Ledger(NamedTuple):
     """What a price is made of. ``S`` shards, ``M`` messages, ``D`` devices; seconds from the start of the frame.
 
     seconds: (S,) that a shard takes; size: (M,) bytes of a message
-    reader: (M,) the first shard that waits for a message; begins: (S,) 1 where a segment begins (``model.planning``)
+    reader: (M,) the first shard that waits for a message; begins: (S,) 1 where a segment begins (``model.planning``);
+            waits: (S,) 1 where it waits for messages
     start, stop: (S,) of a shard; depart, arrive: (M,) of a message
     account: (D, COLUMNS) what each device spends, see the column names
     segments: (D,) how many
@@ -60,6 +63,7 @@ class Ledger(NamedTuple):
     size: Floats
     reader: Ints
     begins: Ints
+    waits: Ints
     start: Floats
     stop: Floats
     depart: Floats
@@ -83,6 +87,7 @@ def ledger(r: Room) -> Ledger:
         np.zeros(r.shards),
         np.zeros(r.messages),
         np.zeros(r.messages, i),
+        np.zeros(r.shards, i),
         np.zeros(r.shards, i),
         np.zeros(r.shards),
         np.zeros(r.shards),
@@ -122,13 +127,14 @@ def spend(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) ->
 def _enter(s: Shards, m: Messages, out: Ledger, shard: int) -> None:
     """A segment begins with a shard that is the first to wait for a message, and after one that sends."""
     device = ix(s.device[ix(shard)])
-    begins = out.since[device] < 0
+    waits = False
     for k in range(m.in_ptr[ix(shard)], m.in_ptr[ix(shard + 1)]):
         message = ix(m.in_message[ix(k)])
         if out.reader[message] < 0:
             out.reader[message] = shard
-            begins = True
-    out.begins[ix(shard)] = begins
+            waits = True
+    begins = waits or out.since[device] < 0
+    out.begins[ix(shard)], out.waits[ix(shard)] = begins, waits
     if begins:
         out.segments[device] += 1
         out.since[device], out.spent[device] = shard, 0.0
@@ -143,21 +149,42 @@ def share_of(g: GraphArrays, s: Shards, task: int, shard: int) -> float:
 
 @inlined
 def seconds_of(
-    g: GraphArrays, s: Shards, c: CostArrays, task: int, share: float, device: int, since: int, spent: float
+    g: GraphArrays,
+    s: Shards,
+    c: CostArrays,
+    task: int,
+    share: float,
+    device: int,
+    since: int,
+    spent: float,
+    rested: bool,
 ) -> float:
     """What a shard with a share of a task adds to the ``spent`` seconds of a segment that began with shard ``since``.
 
     See ``model.segment_time``: less than 0 where it saves what was made before it more than it takes, but never more
-    than was spent.
+    than was spent. rested: whether the segment has waited for messages
     """
+    before = unrested(c, device, spent) if rested else spent
     work = c.work[ix(task), ix(device)]
     seconds = work[WHOLE]
     if not alone(s, task):
         split = SPLIT + 2 * s.kind[ix(task)]
         seconds = work[ix(split)] + work[ix(split + 1)] * share
     if len(c.beside) > 0:
-        seconds = max(-spent, seconds + share * _beside(g, s, c, task, device, since))
-    return seconds
+        seconds = max(-before, seconds + share * _beside(g, s, c, task, device, since))
+    return seconds - saved(c, device, before + seconds) + saved(c, device, before) if rested else seconds
+
+
+@inlined
+def saved(c: CostArrays, device: int, seconds: float) -> float:
+    """What a segment of so many seconds takes less where it has waited."""
+    return min(c.rested[ix(device), PART] * seconds, c.rested[ix(device), MOST])
+
+
+@inlined
+def unrested(c: CostArrays, device: int, seconds: float) -> float:
+    """What a segment that has waited would take, had it not. seconds: that it takes"""
+    return min(seconds / (1 - c.rested[ix(device), PART]), seconds + c.rested[ix(device), MOST])
 
 
 @inlined
@@ -191,7 +218,8 @@ def size_of(g: GraphArrays, tensor: int, start: Ints, stop: Ints) -> float:
 def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, shard: int) -> None:
     """A shard does its share of a task's work."""
     device, kind, share = ix(s.device[ix(shard)]), ix(s.kind[ix(task)]), share_of(g, s, task, shard)
-    seconds = seconds_of(g, s, c, task, share, device, out.since[device], out.spent[device])
+    since = out.since[device]
+    seconds = seconds_of(g, s, c, task, share, device, since, out.spent[device], out.waits[ix(since)] == 1)
     out.spent[device] += seconds
     out.seconds[ix(shard)] = seconds
     a = out.account[device]

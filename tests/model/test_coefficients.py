@@ -138,6 +138,7 @@ KERNEL = {"op": "Conv", "whole_s": 1e-3, "splits": {"1": [1e-4, 9e-4]}, "error":
         (put({"conv>pool": 1.5}, "units", "cpu", "gain_parts"), r"gain_parts.conv>pool: must be at most 1, not 1.5$"),
         (put({"conv>pool": 0}, "units", "cpu", "gains"), r"gains: 'conv>pool' is no pair of signatures$"),
         (put({"Conv-0123>Relu-4567": -1}, "units", "cpu", "gains"), rf"gains.Conv-0123>Relu-4567: {NUMBER} -1$"),
+        (put(1, "units", "cpu", "rested_part"), r"units.cpu.rested_part: must be less than 1, not 1$"),
         (put({"tiny": "small"}, "units", "cpu", "frame_errors"), rf"frame_errors.tiny: {NUMBER} 'small'$"),
         (put([], "measured"), r"^mine.json: measured: must be an object, not \[\]$"),
     ],
@@ -171,7 +172,12 @@ def test_a_calibrated_set_is_written_as_it_is_read() -> None:
     whole = body()
     whole["units"]["cpu"] |= {"kernels": {"Conv-0123": KERNEL}, "gains": {"Conv-0123>Relu-4567": 1e-6}}
     whole["units"]["cpu"] |= {"gain_parts": {"conv>activation": 0.5}}
-    whole["units"]["cpu"] |= {"frame_errors": {"tiny": 0.05}, "idle_w": 2.5, "send_j_per_byte": 1e-9}
+    whole["units"]["cpu"] |= {
+        "frame_errors": {"tiny": 0.05},
+        "idle_w": 2.5,
+        "send_j_per_byte": 1e-9,
+        "rested_part": 0.4,
+    }
     whole["units"]["cpu"]["layers"]["fc"] |= {"s_per_byte": 1e-10, "error": 0.2}
     whole["measured"] = {"hosts": ["pi0"], "residuals": {"mean": 0.01}}
     found = coefficients.parse(json.dumps(whole), "mine.json")

@@ -58,7 +58,8 @@ def made_up(
         late, wake = (a + b * size for a, b in ((waiting.late_s, waiting.late_s_per_byte),
                                                 (waiting.wake_s, waiting.wake_s_per_byte)))  # fmt: skip
         off = float(rng.normal()) * noise + (rng.random() < outliers) * 2e-3
-        time_s = slow * clock.seconds(parts) + wake
+        time_s = slow * clock.seconds(parts)
+        time_s += wake - min(waiting.rested_part * time_s, waiting.rested_s)
         time_s = min(time_s + waiting.attend_s_per_byte * leaving, time_s / (1 - waiting.attend_s_per_byte * 118e6))
         samples.append(Sample("segment", device, graph.name, parts, (time_s + off,) * 5, layer.index))
         after, leaving = (1.0, size) if rng.random() < 0.5 else (0.5, 0)
@@ -78,7 +79,7 @@ def found(graph: Graph, *runs: Run) -> Waiting:
 
 def test_what_messages_cost_comes_back(graph: Graph) -> None:
     seen = [*vars(found(graph, made_up(graph, UNATTENDED))).values()]
-    assert seen[2:] == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte, 0, 0], rel=1e-3)
+    assert seen[2:] == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte, 0, 0, 0, 0], rel=1e-3)
     assert seen[:2] == pytest.approx(
         [KNOWN.late_s, KNOWN.late_s_per_byte], rel=0.2
     )  # what the link takes is fitted, too
@@ -87,7 +88,8 @@ def test_what_messages_cost_comes_back(graph: Graph) -> None:
 def test_what_leaving_messages_cost_comes_back(graph: Graph) -> None:
     """Within what is known of the link's rate, by which it is told how much leaves meanwhile."""
     seen = [*vars(found(graph, made_up(graph, KNOWN))).values()]
-    assert seen[2:] == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte, KNOWN.attend_s_per_byte, 0], rel=1e-2)
+    assert seen[2:6] == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte, KNOWN.attend_s_per_byte, 0], rel=1e-2)
+    assert max(seen[6:]) < 1e-2
 
 
 def test_a_few_that_are_far_off_change_little(graph: Graph) -> None:
@@ -99,6 +101,16 @@ def test_a_run_in_which_processors_were_slow_has_messages_that_cost_as_much(grap
     seen = found(graph, *(made_up(graph, KNOWN, slow=slow) for slow in (1.0, 1.08)))
     cost = [seen.wake_s, seen.wake_s_per_byte, seen.attend_s_per_byte]
     assert cost == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte, KNOWN.attend_s_per_byte], rel=0.1)
+
+
+@pytest.mark.parametrize("noise", [0.0, 3e-6])
+def test_what_rest_saves_comes_back(graph: Graph, noise: float) -> None:
+    rested = replace(KNOWN, rested_part=0.4, rested_s=4e-4)
+    seen = found(graph, made_up(graph, rested, noise=noise))
+    assert [seen.rested_part, seen.rested_s] == pytest.approx([0.4, 4e-4], rel=0.1)
+    assert seen.wake_s == pytest.approx(KNOWN.wake_s, rel=0.3)
+    seen = found(graph, made_up(graph, KNOWN, noise=noise))
+    assert seen.rested_s < 2e-5
 
 
 def test_messages_that_nobody_waits_for_are_not_late(graph: Graph) -> None:
@@ -171,6 +183,27 @@ def test_only_a_stream_takes_longer_where_messages_come_while_their_receiver_com
     assert sent > 0
     assert taking.latency_s == plain.latency_s
     assert taking.period_s - plain.period_s == pytest.approx(busy * take * sent, rel=1e-6, abs=1e-14)
+
+
+@pytest.mark.parametrize(("first", "busy"), [(1, True), (5, False)])
+def test_rest_saves_time_in_a_frame_alone_and_in_a_stream_as_far_as_a_device_is_idle(
+    tmp_path: Path, first: int, busy: bool
+) -> None:
+    """The fewer layers come first, the more the device has to do that waits for them."""
+    graph, slow = graph_of(tmp_path, six_layers()), replace(UNIT, frequency_hz=1e6)
+    mapping = Mapping.whole(graph, [0] * first + [1] * (len(graph.layers) - first))
+    (tmp_path / "rested").mkdir()
+    plain, rested = (
+        simulated(graph, cluster(unit, folder), mapping, 20, 4).price
+        for unit, folder in ((slow, tmp_path), (replace(slow, rested_part=0.5, rested_s=1e-3), tmp_path / "rested"))
+    )
+    seconds = plain.account[1, COMPUTE]
+    assert seconds > 0
+    assert plain.latency_s - rested.latency_s == pytest.approx(min(seconds / 2, 1e-3), rel=1e-6)
+    if busy:
+        assert 0 <= plain.period_s - rested.period_s < 0.2 * (plain.latency_s - rested.latency_s)
+    else:
+        assert rested.period_s == plain.period_s  # others are busy
 
 
 # --- memory, by what holds it ---

@@ -40,6 +40,7 @@ def some_costs(draw: random.Random, graph: Graph, g: GraphArrays) -> CostArrays:
             latency=rng.uniform(0, 1e-3, (DEVICES, DEVICES)),
             attend=rng.uniform(0, 1e-5, (DEVICES, DEVICES)) * (stages > 3),
             stages=stages,
+            rested=rng.uniform(0, [0.9, 1e-3], (DEVICES, 2)) * draw.choice([0, 1]),
         )
     return c._replace(
         work=1e-6 * rng.integers(0, 3, c.work.shape),
@@ -50,6 +51,7 @@ def some_costs(draw: random.Random, graph: Graph, g: GraphArrays) -> CostArrays:
         latency=1e-6 * rng.integers(0, 3, (DEVICES, DEVICES)),
         attend=1e-12 * rng.integers(0, 3, (DEVICES, DEVICES)) * (stages > 3),
         stages=stages,
+        rested=np.array([[0.5, 1e-6]] * DEVICES) * rng.integers(0, 2),
         rate=np.full((DEVICES, DEVICES), 1e12),
         bandwidth=np.full((DEVICES, DEVICES), 1e12),
     )

@@ -24,7 +24,7 @@ from model.samples import PartOf
 from model.segment_time import Clock, Network
 from model.signature import signatures
 from model.spending import MEMORY, settle, spend
-from runtime.plan import Run
+from runtime.plan import RankPlan, Recv, Run, Send
 from tests.tiny_cnn import branches, examples, graph_of, platform, random_mapping, six_layers
 
 DEVICES = 3
@@ -51,7 +51,8 @@ def unit(graph: Graph, seed: int, most_gained: float) -> UnitCost:
     edges = dict.fromkeys(edge.name for of in Network(graph).edges for edge in of)
     gains = {name: float(rng.uniform(0, most_gained)) for name in edges if draw.random() < 0.5}
     joins = {axis: float(rng.uniform(0, 1e-8)) for axis in range(boxes.KINDS)}
-    figures = {"kernels": kernels, "gains": gains, "gain_parts": parts, "joins": joins}
+    rested = {"rested_part": draw.choice([0.0, 0.4, 0.8]), "rested_s": float(rng.uniform(0, 1e-3))}
+    figures = {"kernels": kernels, "gains": gains, "gain_parts": parts, "joins": joins, **rested}
     return replace(usual, layers=layers, memory_segment_bytes=1e5, **figures)
 
 
@@ -65,6 +66,15 @@ def priced_by(figures: UnitCost, folder: Path) -> Platform:
 
 def parts_of(graph: Graph, run: Run) -> list[PartOf]:
     return [PartOf(graph.by_name[part.layer].index, part.axis, part.start, part.stop) for part in run.parts]
+
+
+def waits(rank: RankPlan, run: Run) -> bool:
+    """Whether a rank receives something since its last segment, or what it sent after that."""
+    before = rank.steps[: rank.steps.index(run)]
+    since = max(
+        (k for k, s in enumerate(before) if isinstance(s, Send) or (isinstance(s, Run) and s.parts)), default=-1
+    )
+    return any(isinstance(step, Recv) for step in before[since + 1 :])
 
 
 def first_shard(case: Case, part: PartOf, device: int) -> int:
@@ -90,11 +100,14 @@ def test_a_segment_takes_what_the_formula_says(
         mine = np.flatnonzero(case.shards.device == cluster.index(rank.device))
         nth = np.cumsum(case.ledger.begins[mine])
         sums = np.bincount(nth, weights=case.ledger.seconds[mine])
-        for parts in (parts_of(graph, run) for run in rank.runs if run.parts):
+        for run in (run for run in rank.runs if run.parts):
+            parts = parts_of(graph, run)
             found = sums[nth[mine == first_shard(case, parts[0], cluster.index(rank.device))][0]]
             assert found >= -1e-12
             if most_gained < 1e-4:  # else what is saved may be more than was spent so far
-                assert found == pytest.approx(clock.seconds(parts, divided), rel=1e-9)
+                usual = clock.seconds(parts, divided)
+                less = min(figures.rested_part * usual, figures.rested_s) if waits(rank, run) else 0.0
+                assert found == pytest.approx(usual - less, rel=1e-9)
 
 
 def test_each_segment_has_bytes_of_its_own(graph: Graph, tmp_path: Path) -> None:

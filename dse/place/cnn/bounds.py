@@ -13,7 +13,7 @@ from dse.place.cnn.limits import FREE, Limits
 from dse.place.cnn.relaxed import largest_bound, parts, path_bound, work_bound
 from dse.place.cnn.shared import shared_loads
 from dse.place.cnn.wires import wires
-from model.costs import CostArrays
+from model.costs import CostArrays, never_tired
 
 ROUNDING = 1e-9
 """By which sums in another order may differ, relative."""
@@ -47,6 +47,7 @@ def bounds(
 
     limits: that mappings keep to; they raise the bounds of chains of whole layers
     """
+    costs = never_tired(costs)
     judge = SIMULATOR if evaluator == BOTH else evaluator
     splits = most_parts(chromosome)
     found = relaxed(chromosome, costs, splits)

@@ -94,7 +94,7 @@ def _time(
             for task in range(begin, end):
                 if since < 0 or behind[task] < begin:
                     since, spent = task, 0.0
-                added = seconds_of(g, s, c, task, 1.0, device, since, spent)
+                added = seconds_of(g, s, c, task, 1.0, device, since, spent, False)
                 spent += added
                 total += added
                 energy += added * c.work[task, device, WATTS]

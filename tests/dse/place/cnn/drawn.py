@@ -63,8 +63,11 @@ def cluster(draw: random.Random, memory: bool = False) -> Platform:
     return Platform.parse("".join(lines), "drawn.txt")
 
 
-def prices(draw: random.Random, network: Graph, platform: Platform) -> CostArrays:
-    """Random seconds of layers and their parts, some with gains and joins, and of handing messages over."""
+def prices(draw: random.Random, network: Graph, platform: Platform, rest: bool = False) -> CostArrays:
+    """Random seconds of layers and their parts, some with gains and joins, and of handing messages over.
+
+    rest: some devices save time by it
+    """
     g = arrays(network)
     c = costs(network, g, platform)
     rng = np.random.default_rng(draw.randrange(2**32))
@@ -80,15 +83,16 @@ def prices(draw: random.Random, network: Graph, platform: Platform) -> CostArray
         beside[[edge for edge in range(len(beside)) if edge not in {e for e, _, _ in edges(g)}]] = 0
     send, receive = (rng.uniform(0, 1e-4, c.send.shape) * draw.choice([0, 1]) * [1.0, 1e-4] for _ in range(2))
     gap = rng.uniform(0, 1e-4, c.gap.shape) * draw.choice([0, 1])
-    return c._replace(work=work, beside=beside, send=send, receive=receive, gap=gap)
+    rested = rng.uniform(0, [0.8, 5e-4], c.rested.shape) * (rest and draw.random() < 0.5)
+    return c._replace(work=work, beside=beside, send=send, receive=receive, gap=gap, rested=rested)
 
 
-def drawn(seed: int, kind: str, memory: bool = False) -> tuple[Chromosome, CostArrays]:
+def drawn(seed: int, kind: str, memory: bool = False, rest: bool = False) -> tuple[Chromosome, CostArrays]:
     """A chromosome of a random network on a random cluster, and what things cost there."""
     draw = random.Random(seed)
     network, platform = graph(draw.randrange(40)), cluster(draw, memory)
     c, devices, shares = (
-        prices(draw, network, platform),
+        prices(draw, network, platform, rest),
         len(platform.devices),
         draw.choice(["equal", "multiplicity", "speed"]),
     )

@@ -26,7 +26,7 @@ LATENCY, ENERGY, MEMORY, PERIOD = range(len(OBJECTIVES))
 @examples(40)
 @given(seed=SEEDS)
 def test_no_mapping_that_fits_goes_below(kind: str, evaluator: str, seed: int) -> None:
-    code, costs = drawn(seed, kind, memory=True)
+    code, costs = drawn(seed, kind, memory=True, rest=True)
     below = bounds(code, costs, evaluator)
     scores, excess = evaluate(code, costs, genes(np.random.default_rng(seed), code, MAPPINGS), evaluator)
     scores = scores[excess <= 0]
@@ -41,7 +41,7 @@ def test_no_mapping_that_fits_goes_below(kind: str, evaluator: str, seed: int) -
 def test_no_mapping_that_keeps_to_limits_goes_below_the_bound_with_them(
     evaluator: str, seed: int, energy: float, memory: float
 ) -> None:
-    code, costs = drawn(seed, "vertical")
+    code, costs = drawn(seed, "vertical", rest=True)
     scores, _ = evaluate(code, costs, genes(np.random.default_rng(seed), code, MAPPINGS), evaluator)
     limits = Limits(*(float(np.quantile(scores[:, k], q)) for k, q in ((ENERGY, energy), (MEMORY, memory))))
     free, below = bounds(code, costs, evaluator), bounds(code, costs, evaluator, limits)
