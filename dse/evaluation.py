@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from dse.chromosomes import Chromosome, Coding, decode, scratch
 from dse.chromosomes import room as room_for_shards
-from model import pricing, simulation, spending
+from model import pricing, simulation, spending, streaming
 from model.arrays import GraphArrays, Ints
 from model.compiled import inlined, on_all_cores, released
 from model.costs import CostArrays
@@ -95,7 +95,7 @@ def _evaluate(
         if latency == simulation.UNCOUNTABLE:
             latency, period = pricing.price(g, shards, sent, costs, book, desk)
         elif frames > 1:
-            steady = simulation.stream(g, shards, sent, costs, book, stage, frames, WARMUP)
+            steady = streaming.stream(g, shards, sent, costs, book, stage, frames, WARMUP)
             period = period if steady == simulation.UNCOUNTABLE else steady
         scores[i, 0], scores[i, 3] = latency, period
         scores[i, 1] = spending.largest(book, ENERGY)

@@ -19,8 +19,8 @@ from model.costs import PART, CostArrays, Floats
 from model.events import Tasks
 from model.history import History, Log, link, put, take_out
 from model.lowering import Messages, Room, Shards, messages
+from model.seconds import begins_rested, seconds_of, share_of
 from model.simulation import ATTEND, SEND, ticks
-from model.spending import seconds_of, share_of
 
 READER, WRITER, DIRTY, CHANGE, TASK, KIND, COUNT, SPENT = range(8)
 """Numbers of a board: devices of the network's inputs and outputs (see ``lowering.place_ends``), how many shards are
@@ -240,12 +240,21 @@ def _link_segment(g: GraphArrays, c: CostArrays, b: Board, head: int) -> int:
 def _ticks_in(g: GraphArrays, c: CostArrays, b: Board, shard: int, head: int, spent: float) -> tuple[int, float]:
     """What a shard adds to the segment that begins with ``head``, and what is spent then."""
     work = b.work[ix(shard)]
-    rested = b.waits[ix(head)] > 0 and c.rested[ix(b.on[ix(head)]), PART] > 0
+    here = b.on[ix(head)]
+    rested = begins_rested(g, b.shards, here, b.waits[ix(head)] > 0, _is_first(g, b, head))
+    rested = rested and c.rested[ix(here), PART] > 0
     if len(c.beside) > 0 or rested:
-        task, device = b.task[ix(shard)], b.on[ix(shard)]
-        seconds = seconds_of(g, b.shards, c, task, share_of(g, b.shards, task, shard), device, head, spent, rested)
+        task = b.task[ix(shard)]
+        seconds = seconds_of(g, b.shards, c, task, share_of(g, b.shards, task, shard), here, head, spent, rested)
         work, spent = ticks(seconds), spent + seconds
     return work, spent
+
+
+@inlined
+def _is_first(g: GraphArrays, b: Board, shard: int) -> bool:
+    """Whether nothing but inputs of the network is before a shard in its device's program."""
+    before = b.before[ix(shard)]
+    return before < 0 or b.task[ix(before)] < g.n_inputs
 
 
 @inlined

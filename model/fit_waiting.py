@@ -104,8 +104,8 @@ def _late(runs: Sequence[Run], links: LinkCosts, types: Mapping[str, str]) -> li
 def _longer(
     runs: Sequence[Run], networks: Mapping[str, Network], units: Mapping[str, UnitCost], wires: _Wires
 ) -> list[Row]:
-    """Segments: number of the run, what they take alone, messages that they wait for and bytes of these, bytes that
-    leave while they are computed, what they take.
+    """Segments: number of the run, what they take alone, whether they begin rested, messages that they wait for and
+    bytes of these, bytes that leave while they are computed, what they take.
     """
     found: list[Row] = []
     for number, run in enumerate(runs):
@@ -116,9 +116,10 @@ def _longer(
                 sizes[message.sample].append(message.size_bytes)
         clocks = {name: Clock(network, units[name]) for name in {sample.device for sample in run.samples}}
         leaving = wires.leaving(run)
+        rested = _rested(run)
         for index, sample in enumerate(run.samples):
             alone_s, come = clocks[sample.device].seconds(sample.parts, divided), sizes[index]
-            row = (number, alone_s, len(come), sum(come), leaving[index], sample.time_s)
+            row = (number, alone_s, index in rested, len(come), sum(come), leaving[index], sample.time_s)
             found.append((sample.device, row))
     return found
 
@@ -130,7 +131,7 @@ def _taken(runs: Sequence[Run], known: Mapping[str, Waiting], wires: _Wires) -> 
     found: list[Row] = []
     for run in runs:
         leaving, away = wires.leaving(run), [m for m in run.arrivals if wires.between(m)]
-        waited = {message.sample for message in run.arrivals}
+        rested = _rested(run)
         for rank in run.ranks:
             came = sum(m.size_bytes for m in away if m.target == rank.device)
             if came and rank.stream_s and run.period_s:
@@ -139,11 +140,19 @@ def _taken(runs: Sequence[Run], known: Mapping[str, Waiting], wires: _Wires) -> 
                 sent = sum(m.size_bytes for m in away if m.source == rank.device)
                 cost, idle_s = known[rank.device], max(run.period_s - rank.stream_s, 0.0)
                 attended_s = cost.attend_s_per_byte * (sent - sum(leaving[index] for index in mine))
-                saved_s = sum(cost.rest_saves(run.samples[index].time_s) for index in mine if index in waited)
+                saved_s = sum(cost.rest_saves(run.samples[index].time_s) for index in mine if index in rested)
                 tired_s = saved_s - min(saved_s, cost.rested_part * idle_s)
                 busy, more_s = min(rank.stream_s / run.period_s, 1.0), rank.stream_s - alone_s - attended_s - tired_s
                 found.append((rank.device, (busy * came, more_s, PACE * alone_s + FAR_S)))
     return found
+
+
+def _rested(run: Run) -> set[int]:
+    """The segments that begin rested, as ``seconds.begins_rested`` has it: which of the samples they are."""
+    first = {sample.device: index for index, sample in reversed(list(enumerate(run.samples)))}
+    ends = max(run.samples, key=lambda sample: max((part.layer for part in sample.parts), default=-1)).device
+    waited = {message.sample for message in run.arrivals if message.sample is not None}
+    return waited | {index for device, index in first.items() if device != ends}
 
 
 def _take(rows: Sequence[tuple[float, ...]], waiting: Waiting) -> float:
@@ -204,16 +213,16 @@ def _more(rows: Sequence[tuple[float, ...]]) -> dict[str, float]:
     """What segments take longer by messages that come and bytes that leave, and what those save that have waited, as
     fields of ``Waiting``; none where too few were seen. Beside them the pace of each run is fitted, near 1 by ``PACE``.
     """
-    table = np.array(rows, dtype=np.float64).reshape(-1, 6)
-    numbers, alone_s, messages, time_s = table[:, 0], table[:, 1:2], table[:, 2:5], table[:, 5]
+    table = np.array(rows, dtype=np.float64).reshape(-1, 7)
+    numbers, alone_s, rested, messages, time_s = *np.split(table[:, :3], 3, axis=1), table[:, 3:6], table[:, 6]
     if np.count_nonzero(messages.any(axis=1)) < LEAST:
         return {}
-    of_run = numbers[:, None] == np.unique(numbers)
+    of_run = numbers == np.unique(numbers)
     runs, error = of_run.shape[1], PACE * alone_s + FAR_S
     values = np.concatenate([np.full(runs, 1 / PACE), time_s / error[:, 0]])
     best, least = np.zeros(5), np.inf
     for knee in KNEES:
-        rest = -np.minimum(alone_s, knee) * (messages[:, :1] > 0)
+        rest = -np.minimum(alone_s, knee) * rested
         seen = np.hstack([of_run * alone_s, messages * SCALE, rest]) / error
         lines = np.vstack([np.eye(runs, seen.shape[1]) / PACE, seen])
         x = _robust(lines, values, runs)

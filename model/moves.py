@@ -34,6 +34,7 @@ from model.compiled import inlined, kernel
 from model.costs import CostArrays
 from model.history import Log, link, put, take_out
 from model.lowering import Shards, held_axis, needed, place_ends, touches, widen
+from model.seconds import seconds_of, share_of
 from model.simulation import (
     ATTEND,
     ENTER,
@@ -49,7 +50,7 @@ from model.simulation import (
     send_ticks,
     ticks,
 )
-from model.spending import seconds_of, share_of, size_of
+from model.spending import size_of
 from runtime.errors import CleaveError
 
 AT_MOST_S = 1e6
@@ -137,6 +138,8 @@ def _change(
     _write(b, task, kind, count, device, start, stop)
     place_ends(g, b.shards, b.note[READER], b.note[WRITER])
     b.moved[0], moved = task, 1
+    output = b.shards.ptr[ix(len(g.size) - 1)]
+    ended, ends = b.on[ix(output)], b.shards.device[ix(output)]
     for end in range(len(g.size) - g.n_layers):
         other = end if end < g.n_inputs else end + g.n_layers
         if b.on[ix(b.shards.ptr[ix(other)])] != b.shards.device[ix(b.shards.ptr[ix(other)])]:
@@ -150,8 +153,18 @@ def _change(
     for k in range(moved):
         for tensor in range(g.tensor_ptr[ix(b.moved[ix(k)])], g.tensor_ptr[ix(b.moved[ix(k)] + 1)]):
             _carry(g, c, b, tensor, True)
+    if ended != ends:
+        _mark_first(b, ended)
+        _mark_first(b, ends)
     for k in range(b.note[DIRTY]):
         link_around(g, c, b, b.dirty[ix(k)])
+
+
+@inlined
+def _mark_first(b: Board, device: int) -> None:
+    """What a device does first may take another time now: whether it rests before a frame has changed."""
+    if b.begin[ix(device)] >= 0:
+        mark(b, b.begin[ix(device)])
 
 
 @inlined

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from model import pricing, simulation
+from model import pricing, simulation, streaming
 from model.case import Case
 from model.critical import Causes, Stretch
 from model.graph import Graph
@@ -96,18 +96,26 @@ class Events:
 
     @cached_property
     def held_up(self) -> Ticks:
-        """(F, n) by how much later a segment that computes begins because its device attends to what it has sent."""
-        tasks, enter, attended = self.stage.tasks, self.handed + ENTER, np.zeros(self.n, dtype=np.int64)
+        """(F, n) by how much longer a segment computes because its device attends to what it has sent.
+
+        A message takes its sender's processor a part of the time for as long as it leaves: a segment that is done by
+        then takes longer by that part only. When it begins does not say more than that: it waits for the link, too.
+        """
+        tasks, enter, most = self.stage.tasks, self.handed + ENTER, np.zeros(self.n, dtype=np.int64)
         for device in range(len(self.stage.last)):
-            since = 0
+            attends = leaves = 0
             for task in np.flatnonzero(self.device == device):
-                since += int(tasks.duration[task]) if self.kind[task] == ATTEND else 0
-                if self.kind[task] == SEGMENT:
-                    attended[task], since = since * int(tasks.duration[task] > self.receive[task]), 0
+                if self.kind[task] == ATTEND:
+                    attends += int(tasks.duration[task])
+                    leaves += int(tasks.duration[task - ATTEND + LEAVE])
+                elif self.kind[task] == SEGMENT:
+                    computes = int(tasks.duration[task] - self.receive[task])
+                    meanwhile = attends * computes // (leaves - attends) if leaves > attends else attends
+                    most[task], attends, leaves = max(0, min(attends, meanwhile)), 0, 0
         came = np.zeros((self.frames, self.n), dtype=np.int64)
         for frame in range(self.frames):
             np.maximum.at(came[frame], tasks.to[2 * enter], self.stop[frame, enter])
-        return np.asarray(np.minimum(attended, np.maximum(self.start - came, 0)))
+        return np.asarray(np.minimum(most, np.maximum(self.start - came, 0)))
 
     def work_s(self, device: int) -> tuple[float, float]:
         """Seconds of a frame in which a device computes, and in which it hands over and receives messages."""
@@ -242,7 +250,7 @@ def play(case: Case, frames: int, warmup: int) -> Times:
     if frames == 1:
         return Times(latency, pricing.busiest(*on, pricing.desk(case.costs)), alone, None)
     stream = simulation.stage(case.size, case.costs, warmup + frames)
-    return Times(latency, simulation.stream(*on, stream, warmup + frames, warmup), alone, stream)
+    return Times(latency, streaming.stream(*on, stream, warmup + frames, warmup), alone, stream)
 
 
 def simulated(graph: Graph, platform: Platform, mapping: Mapping, frames: int = 20, warmup: int = 4) -> Simulated:

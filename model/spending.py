@@ -17,25 +17,20 @@ from model.compiled import allocating, inlined, kernel
 from model.costs import (
     ACTIVE,
     BUFFER,
-    GAIN,
     HOLD,
     HOLD_PART,
-    JOIN,
-    MOST,
     OWN,
-    PART,
     PASS,
     RANK,
     REBUILT,
     SESSION,
-    SPLIT,
     TWICE,
     WATTS,
-    WHOLE,
     CostArrays,
     Floats,
 )
 from model.lowering import Messages, Room, Shards, alone
+from model.seconds import begins_rested, seconds_of, share_of
 
 COMPUTE, COMMUNICATE, WAIT, ENERGY, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY, OPENING, PASSED = range(10)
 """Columns of an account: seconds, seconds, seconds, joules, bytes; OPENING: weights that are there twice while sessions
@@ -43,6 +38,7 @@ are opened, as far as what is opened later does not take their place: all that a
 or the largest that it copies from the file. PASSED: what is passed on from segment to segment of a device, and its
 inputs, as far as it is not in a message's buffer; 0 where nobody knows what that holds."""
 COLUMNS = 10
+FRESH = -2
 
 
 class Ledger(NamedTuple):
@@ -50,20 +46,21 @@ class Ledger(NamedTuple):
 
     seconds: (S,) that a shard takes; size: (M,) bytes of a message
     reader: (M,) the first shard that waits for a message; begins: (S,) 1 where a segment begins (``model.planning``);
-            waits: (S,) 1 where it waits for messages
+            rested: (S,) 1 where its device has waited before it, see ``begins_rested``
     start, stop: (S,) of a shard; depart, arrive: (M,) of a message
     account: (D, COLUMNS) what each device spends, see the column names
     segments: (D,) how many
-    alive: (D,) bytes held; since: (D,) shard that the open segment began with, -1: there is none; spent: (D,) its
-           seconds so far; largest, rebuilt, relaid: (D,) bytes of its largest weights, of those that are rebuilt, and
-           of the largest of these; kept: (S,) 1 where what a shard makes is in a buffer (scratch)
+    alive: (D,) bytes held; since: (D,) shard that the open segment began with, -1: there is none, FRESH: nor was any
+           layer before; spent: (D,) its seconds so far; largest, rebuilt, relaid: (D,) bytes of its largest weights, of
+           those that are rebuilt, and of the largest of these; kept: (S,) 1 where what a shard makes is in a buffer
+           (scratch)
     """
 
     seconds: Floats
     size: Floats
     reader: Ints
     begins: Ints
-    waits: Ints
+    rested: Ints
     start: Floats
     stop: Floats
     depart: Floats
@@ -111,10 +108,10 @@ def spend(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) ->
     out.alive[:] = 0
     out.account[:] = 0
     out.segments[:] = 0
-    out.since[:] = -1
+    out.since[:] = FRESH
     for task in range(len(g.size)):
         for shard in range(s.ptr[task], s.ptr[task + 1]):
-            _enter(s, m, out, shard)
+            _enter(g, s, m, out, shard)
             _compute(g, s, c, out, task, shard)
             if c.memory[ix(s.device[ix(shard)]), PASS] > 0:
                 _keep(g, s, m, out, task, shard)
@@ -124,7 +121,7 @@ def spend(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) ->
 
 
 @inlined
-def _enter(s: Shards, m: Messages, out: Ledger, shard: int) -> None:
+def _enter(g: GraphArrays, s: Shards, m: Messages, out: Ledger, shard: int) -> None:
     """A segment begins with a shard that is the first to wait for a message, and after one that sends."""
     device = ix(s.device[ix(shard)])
     waits = False
@@ -134,74 +131,12 @@ def _enter(s: Shards, m: Messages, out: Ledger, shard: int) -> None:
             out.reader[message] = shard
             waits = True
     begins = waits or out.since[device] < 0
-    out.begins[ix(shard)], out.waits[ix(shard)] = begins, waits
+    out.begins[ix(shard)] = begins
+    out.rested[ix(shard)] = begins_rested(g, s, device, waits, out.since[device] == FRESH)
     if begins:
         out.segments[device] += 1
         out.since[device], out.spent[device] = shard, 0.0
         out.largest[device] = out.rebuilt[device] = out.relaid[device] = 0.0
-
-
-@inlined
-def share_of(g: GraphArrays, s: Shards, task: int, shard: int) -> float:
-    """The part of a task's work that a shard does."""
-    return 1.0 if alone(s, task) else (s.stop[ix(shard)] - s.start[ix(shard)]) / g.size[ix(task), ix(s.kind[ix(task)])]
-
-
-@inlined
-def seconds_of(
-    g: GraphArrays,
-    s: Shards,
-    c: CostArrays,
-    task: int,
-    share: float,
-    device: int,
-    since: int,
-    spent: float,
-    rested: bool,
-) -> float:
-    """What a shard with a share of a task adds to the ``spent`` seconds of a segment that began with shard ``since``.
-
-    See ``model.segment_time``: less than 0 where it saves what was made before it more than it takes, but never more
-    than was spent. rested: whether the segment has waited for messages
-    """
-    before = unrested(c, device, spent) if rested else spent
-    work = c.work[ix(task), ix(device)]
-    seconds = work[WHOLE]
-    if not alone(s, task):
-        split = SPLIT + 2 * s.kind[ix(task)]
-        seconds = work[ix(split)] + work[ix(split + 1)] * share
-    if len(c.beside) > 0:
-        seconds = max(-before, seconds + share * _beside(g, s, c, task, device, since))
-    return seconds - saved(c, device, before + seconds) + saved(c, device, before) if rested else seconds
-
-
-@inlined
-def saved(c: CostArrays, device: int, seconds: float) -> float:
-    """What a segment of so many seconds takes less where it has waited."""
-    return min(c.rested[ix(device), PART] * seconds, c.rested[ix(device), MOST])
-
-
-@inlined
-def unrested(c: CostArrays, device: int, seconds: float) -> float:
-    """What a segment that has waited would take, had it not. seconds: that it takes"""
-    return min(seconds / (1 - c.rested[ix(device), PART]), seconds + c.rested[ix(device), MOST])
-
-
-@inlined
-def _beside(g: GraphArrays, s: Shards, c: CostArrays, task: int, device: int, since: int) -> float:
-    """Seconds besides the work of a whole task: parts are put together, edges within the segment save something."""
-    seconds = 0.0
-    for edge in range(g.edge_ptr[ix(task)], g.edge_ptr[ix(task + 1)]):
-        maker = ix(g.tensor_task[ix(g.edge_tensor[ix(edge)])])
-        if not alone(s, maker):
-            kind = s.kind[maker]
-            parts = s.end[maker] - s.ptr[maker] if kind == boxes.PARTIAL else 1
-            seconds += c.beside[ix(edge), ix(device), ix(JOIN + kind)] * parts
-        for source in range(max(since, s.ptr[maker]), s.end[maker]):
-            if s.device[ix(source)] == device:
-                seconds -= c.beside[ix(edge), ix(device), GAIN]
-                break
-    return seconds
 
 
 @inlined
@@ -219,7 +154,7 @@ def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, s
     """A shard does its share of a task's work."""
     device, kind, share = ix(s.device[ix(shard)]), ix(s.kind[ix(task)]), share_of(g, s, task, shard)
     since = out.since[device]
-    seconds = seconds_of(g, s, c, task, share, device, since, out.spent[device], out.waits[ix(since)] == 1)
+    seconds = seconds_of(g, s, c, task, share, device, since, out.spent[device], out.rested[ix(since)] == 1)
     out.spent[device] += seconds
     out.seconds[ix(shard)] = seconds
     a = out.account[device]
@@ -283,7 +218,8 @@ def _communicate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Led
     wake = c.wake[target, 0] + c.wake[target, 1] * size
     out.account[target, COMPUTE] += wake
     out.account[target, ENERGY] += wake * c.communication_w[target]
-    out.size[row], out.reader[row], out.since[source] = size, -1, -1
+    out.size[row], out.reader[row] = size, -1
+    out.since[source] = -1 if m.shard[row] >= s.ptr[ix(g.n_inputs)] else FRESH
     out.account[source, COMMUNICATE] += seconds
     out.account[target, COMMUNICATE] += seconds
     out.account[source, BUFFERS] += size

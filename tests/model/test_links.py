@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from model import pricing, simulation
 from model.bounds import BANDWIDTH, MORE, TRANSFER, gains, held
 from model.case import Case
-from model.costs import links, own_rate
+from model.costs import WHOLE, links, own_rate
 from model.graph import Graph
 from model.mapping import Mapping
 from model.panels import busy
@@ -357,3 +357,19 @@ def test_what_is_computed_while_a_message_leaves_is_later_and_what_waits_is_not(
     assert later_s == [0, pytest.approx(2e-7 * graph.tensors["r"].size_bytes)]
     assert busy_s["first"] - plain["first"] == pytest.approx(later_s[1])
     assert busy_s["second"] == pytest.approx(plain["second"])
+
+
+@pytest.mark.parametrize(("first_s", "later_s"), [(1.0, 0.5), (0.5, 0.5), (0.01, 0.01), (0.0, 0.0)])
+def test_what_is_done_before_a_message_has_left_is_held_up_for_a_part_of_its_own_time(
+    graph: Graph, first_s: float, later_s: float
+) -> None:
+    """A message that takes a second to leave has half of the processor meanwhile. first_s: of what is computed then"""
+    mapping = Mapping.whole(graph, [1 if layer.name == "grouped" else 0 for layer in graph.layers])
+    case = Case.of(graph, hosts(2, f"bandwidth={graph.tensors['r'].size_bytes}B/s, latency=1s"), mapping)
+    attend = np.full((2, 2), 0.5 / graph.tensors["r"].size_bytes)
+    work = np.zeros_like(case.costs.work)
+    work[case.g.n_inputs + graph.by_name["first"].index, 0, WHOLE] = first_s
+    on = case.at(case.costs._replace(attend=attend, stages=4, work=work))
+    stage = simulation.stage(on.size, on.costs, 1)
+    simulation.simulate(on.g, on.shards, on.messages, on.costs, on.ledger, stage)
+    assert Events.of(on, stage, 1).held_up.sum() * TICK_S == pytest.approx(later_s)

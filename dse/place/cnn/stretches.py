@@ -17,7 +17,7 @@ from model.boxes import CHANNELS
 from model.compiled import kernel, on_all_cores
 from model.costs import HOLD, WATTS, CostArrays, Floats
 from model.lowering import Shards
-from model.spending import seconds_of
+from model.seconds import seconds_of
 
 COUNT, BYTES = 0, 1
 """Columns of what crosses the borders of a stretch."""

@@ -1,0 +1,80 @@
+"""Seconds of a shard in its segment: the formula of ``model.segment_time``, compiled, on ``model.costs``' arrays."""
+
+from __future__ import annotations
+
+from model import boxes
+from model.arrays import GraphArrays, ix
+from model.compiled import inlined
+from model.costs import GAIN, JOIN, MOST, PART, SPLIT, WHOLE, CostArrays
+from model.lowering import Shards, alone
+
+
+@inlined
+def share_of(g: GraphArrays, s: Shards, task: int, shard: int) -> float:
+    """The part of a task's work that a shard does."""
+    return 1.0 if alone(s, task) else (s.stop[ix(shard)] - s.start[ix(shard)]) / g.size[ix(task), ix(s.kind[ix(task)])]
+
+
+@inlined
+def seconds_of(
+    g: GraphArrays,
+    s: Shards,
+    c: CostArrays,
+    task: int,
+    share: float,
+    device: int,
+    since: int,
+    spent: float,
+    rested: bool,
+) -> float:
+    """What a shard with a share of a task adds to the ``spent`` seconds of a segment that began with shard ``since``.
+
+    See ``model.segment_time``: less than 0 where it saves what was made before it more than it takes, but never more
+    than was spent. rested: see ``begins_rested``
+    """
+    before = unrested(c, device, spent) if rested else spent
+    work = c.work[ix(task), ix(device)]
+    seconds = work[WHOLE]
+    if not alone(s, task):
+        split = SPLIT + 2 * s.kind[ix(task)]
+        seconds = work[ix(split)] + work[ix(split + 1)] * share
+    if len(c.beside) > 0:
+        seconds = max(-before, seconds + share * _beside(g, s, c, task, device, since))
+    return seconds - saved(c, device, before + seconds) + saved(c, device, before) if rested else seconds
+
+
+@inlined
+def begins_rested(g: GraphArrays, s: Shards, device: int, waits: bool, first: bool) -> bool:
+    """Whether a device has rested before a segment: it waits for messages, or it is the first one of a frame, and some
+    other device ends the frame before.
+    """
+    return waits or (first and s.device[s.ptr[ix(len(g.size) - 1)]] != device)
+
+
+@inlined
+def saved(c: CostArrays, device: int, seconds: float) -> float:
+    """What a segment of so many seconds takes less where it has waited."""
+    return min(c.rested[ix(device), PART] * seconds, c.rested[ix(device), MOST])
+
+
+@inlined
+def unrested(c: CostArrays, device: int, seconds: float) -> float:
+    """What a segment that has waited would take, had it not. seconds: that it takes"""
+    return min(seconds / (1 - c.rested[ix(device), PART]), seconds + c.rested[ix(device), MOST])
+
+
+@inlined
+def _beside(g: GraphArrays, s: Shards, c: CostArrays, task: int, device: int, since: int) -> float:
+    """Seconds besides the work of a whole task: parts are put together, edges within the segment save something."""
+    seconds = 0.0
+    for edge in range(g.edge_ptr[ix(task)], g.edge_ptr[ix(task + 1)]):
+        maker = ix(g.tensor_task[ix(g.edge_tensor[ix(edge)])])
+        if not alone(s, maker):
+            kind = s.kind[maker]
+            parts = s.end[maker] - s.ptr[maker] if kind == boxes.PARTIAL else 1
+            seconds += c.beside[ix(edge), ix(device), ix(JOIN + kind)] * parts
+        for source in range(max(since, s.ptr[maker]), s.end[maker]):
+            if s.device[ix(source)] == device:
+                seconds -= c.beside[ix(edge), ix(device), GAIN]
+                break
+    return seconds
