@@ -64,6 +64,9 @@ class _Rank:
             yield self._span(SEND, REST, now, left)
             now = left
         for step, following in zip(self.rank.steps, [*self.rank.steps[1:], None], strict=True):
+            if isinstance(step, Run) and (begin := self._computes(frame, step)) > now:
+                yield self._span(SEND, REST, now, begin)
+                now = begin
             stop = self._stop(frame, step, following, now)
             yield self._step(step, now, stop)
             now = stop
@@ -85,6 +88,11 @@ class _Rank:
 
     def _handed(self, step: Send | Recv) -> int:
         return int(self.events.handed[self.script.message(self.rank.rank, step)])
+
+    def _computes(self, frame: int, step: Run) -> int:
+        """From when on a segment is computed; before that its rank attends to what it has sent."""
+        e, task = self.events, self.script.task(self.rank.rank, step)
+        return 0 if task is None else int(e.start[frame, task] - e.held_up[frame, task] + e.receive[task])
 
     def _stop(self, frame: int, step: Step, following: Step | None, now: int) -> int:
         """When a step is done. The last message that a segment waits for is there when all of them are received."""
