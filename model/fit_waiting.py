@@ -24,7 +24,7 @@ from model.least_squares import Floats, nonnegative
 from model.link_costs import LinkCosts
 from model.link_fit import one_way_s
 from model.samples import Arrival, Run
-from model.segment_time import Clock, Network
+from model.segment_time import Clock, Network, unrested_s
 
 LEAST = 8
 """Messages, or segments, from which something is told."""
@@ -56,8 +56,8 @@ class Waiting:
     rested_s: float = 0.0
 
     def rest_saves(self, time_s: float) -> float:
-        """Seconds, of a segment that has waited and took so long."""
-        return min(time_s * self.rested_part / (1 - self.rested_part), self.rested_s)
+        """Seconds, of a segment that began rested and took so long."""
+        return unrested_s(time_s, self.rested_part, self.rested_s) - time_s
 
 
 def fit_waiting(

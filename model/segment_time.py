@@ -10,6 +10,9 @@ layout either. A segment as a whole never takes less than nothing.
 
 Where a layer was made in parts that do not lie side by side in memory, its reader puts them together first, or adds
 them: that comes on top (``joins`` of the unit, by axis).
+
+A segment before which its device has rested takes less: a part of its time, so many seconds at most (``rested_part``
+and ``rested_s`` of the unit).
 """
 
 from __future__ import annotations
@@ -127,6 +130,11 @@ class Clock:
     def _saved(self, p: InSegment) -> float:
         alone = self.rows[p.part.layer][WHOLE]
         return sum(self.unit.gain(e.name, e.pair, min(alone, self.rows[e.maker][WHOLE])) for e in p.saves)
+
+
+def unrested_s(time_s: float, rested_part: float, rested_s: float) -> float:
+    """What a segment takes whose device has not rested, of one that took so long when it had."""
+    return min(time_s / (1 - rested_part), time_s + rested_s)
 
 
 def predict(graph: Graph, parts: Sequence[PartOf], unit: UnitCost) -> float:

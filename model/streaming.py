@@ -88,7 +88,6 @@ def _rest(s: Shards, c: CostArrays, out: Ledger, w: Stage, shards: int, period: 
 
     A second of idleness is worth as much as rest saves of a second of computing.
     """
-    w.rests[:] = 0
     for shard in range(shards):
         here = ix(s.device[ix(shard)])
         w.rests[here] += _rest_saves(c, out, shard, here)
