@@ -153,7 +153,8 @@ class UnitCost:
     send_s, receive_s: processor time of a message, LogGP's overhead; send_s_per_byte, receive_s_per_byte: of a byte
     gap_s: of the link, between two messages; 0: unknown, like the four before
     late_s, late_s_per_byte: of a message: it is noticed later than it came, see ``runtime.communicator.wait``
-    wake_s, wake_s_per_byte: of a message: what is computed with it takes longer, for caches are cold after a wait
+    wake_s, wake_s_per_byte: of a segment that waits for messages, and of a byte of these: it takes longer, for caches
+                  are cold after a wait
     attend_s_per_byte: of a message to another host: processor time that sending it takes while it is leaving
     take_s_per_byte: of one from another host: processor time that it takes a device which computes while it comes
     rested_part, rested_s: what a segment that has waited for messages takes less: a part of its time, seconds at most.

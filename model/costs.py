@@ -44,8 +44,9 @@ class CostArrays(NamedTuple):
     bandwidth, latency: (D, D) bytes/s and seconds; rate: (D, D) bytes/s at which a message leaves
     leave, enter: (D, D) which link a message occupies on the sender's and the receiver's side, enter -1 where that is
                   the same one, which it occupies once; links: how many
-    send, receive: (D, 2) seconds of a device for a message, and for a byte of it; wake: (D, 2) those of ``receive``
-                   by which what it computes takes longer
+    send, receive: (D, 2) seconds of a device for a message, and for a byte of it
+    wake: (D, 2) seconds by which a segment takes longer that waits for messages, and for a byte of these, which are in
+          ``receive``, too
     rested: (D, 2) what a segment that has waited takes less: a PART of its seconds, so many at MOST
     gap: (D,) seconds of a device's link for a message
     attend: (D, D) seconds of a device for a byte while it leaves; take: (D, D) those of the receiver, if it computes,
@@ -135,7 +136,7 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
 def _receive(unit: coefficients.UnitCost) -> list[float]:
     """Seconds between the end of a message's way and what is computed with it."""
     return [
-        unit.receive_s + unit.late_s + unit.wake_s,
+        unit.receive_s + unit.late_s,
         unit.receive_s_per_byte + unit.late_s_per_byte + unit.wake_s_per_byte,
     ]
 

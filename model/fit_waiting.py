@@ -104,7 +104,7 @@ def _late(runs: Sequence[Run], links: LinkCosts, types: Mapping[str, str]) -> li
 def _longer(
     runs: Sequence[Run], networks: Mapping[str, Network], units: Mapping[str, UnitCost], wires: _Wires
 ) -> list[Row]:
-    """Segments: number of the run, what they take alone, whether they begin rested, messages that they wait for and
+    """Segments: number of the run, what they take alone, whether they begin rested, whether they wait for messages and
     bytes of these, bytes that leave while they are computed, what they take.
     """
     found: list[Row] = []
@@ -119,7 +119,7 @@ def _longer(
         rested = _rested(run)
         for index, sample in enumerate(run.samples):
             alone_s, come = clocks[sample.device].seconds(sample.parts, divided), sizes[index]
-            row = (number, alone_s, index in rested, len(come), sum(come), leaving[index], sample.time_s)
+            row = (number, alone_s, index in rested, bool(come), sum(come), leaving[index], sample.time_s)
             found.append((sample.device, row))
     return found
 

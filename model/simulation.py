@@ -189,6 +189,12 @@ def receive_ticks(c: CostArrays, device: int, size: float) -> np.int64:
 
 
 @inlined
+def wake_ticks(c: CostArrays, device: int) -> np.int64:
+    """What a device takes longer because it has waited."""
+    return ticks(c.wake[device, 0])
+
+
+@inlined
 def _task(t: Tasks, task: int, resource: int, duration: np.int64, needs: int) -> None:
     """A task that releases nothing yet, but may release two others."""
     t.duration[ix(task)] = duration
@@ -215,11 +221,14 @@ def _next(w: Stage, device: int, task: int) -> None:
 @inlined
 def _receive(m: Messages, c: CostArrays, out: Ledger, w: Stage, shard: int, device: int) -> None:
     """The segment that begins with a shard waits for messages."""
-    task = ix(w.segment[ix(shard)])
+    task, waits = ix(w.segment[ix(shard)]), False
     for k in range(m.in_ptr[ix(shard)], m.in_ptr[ix(shard + 1)]):
         message = ix(m.in_message[ix(k)])
         edge = ix(2 * (w.handed[message] + ENTER))
         if out.reader[message] == shard and w.tasks.to[edge] < 0:
+            if not waits:
+                w.tasks.duration[task] += wake_ticks(c, device)
+            waits = True
             w.tasks.to[edge] = task
             w.tasks.needs[0, task] += 1
             w.tasks.duration[task] += receive_ticks(c, device, out.size[message])

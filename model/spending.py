@@ -111,7 +111,7 @@ def spend(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) ->
     out.since[:] = FRESH
     for task in range(len(g.size)):
         for shard in range(s.ptr[task], s.ptr[task + 1]):
-            _enter(g, s, m, out, shard)
+            _enter(g, s, m, c, out, shard)
             _compute(g, s, c, out, task, shard)
             if c.memory[ix(s.device[ix(shard)]), PASS] > 0:
                 _keep(g, s, m, out, task, shard)
@@ -121,7 +121,7 @@ def spend(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) ->
 
 
 @inlined
-def _enter(g: GraphArrays, s: Shards, m: Messages, out: Ledger, shard: int) -> None:
+def _enter(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, shard: int) -> None:
     """A segment begins with a shard that is the first to wait for a message, and after one that sends."""
     device = ix(s.device[ix(shard)])
     waits = False
@@ -133,6 +133,8 @@ def _enter(g: GraphArrays, s: Shards, m: Messages, out: Ledger, shard: int) -> N
     begins = waits or out.since[device] < 0
     out.begins[ix(shard)] = begins
     out.rested[ix(shard)] = begins_rested(g, s, device, waits, out.since[device] == FRESH)
+    if waits:
+        _wake(c, out, device, c.wake[device, 0])
     if begins:
         out.segments[device] += 1
         out.since[device], out.spent[device] = shard, 0.0
@@ -147,6 +149,13 @@ def size_of(g: GraphArrays, tensor: int, start: Ints, stop: Ints) -> float:
         if stop[axis] - start[axis] != g.tensor_size[tensor, axis]:  # most are whole, and dividing takes time
             size *= (stop[axis] - start[axis]) / g.tensor_size[tensor, axis]
     return size
+
+
+@inlined
+def _wake(c: CostArrays, out: Ledger, device: int, seconds: float) -> None:
+    """A device computes for so much longer because it has waited."""
+    out.account[device, COMPUTE] += seconds
+    out.account[device, ENERGY] += seconds * c.communication_w[device]
 
 
 @inlined
@@ -215,9 +224,7 @@ def _communicate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Led
     size = size_of(g, ix(m.tensor[row]), m.start[row], m.stop[row])
     source, target = ix(s.device[ix(m.shard[row])]), ix(m.device[row])
     seconds = size / c.bandwidth[source, target] + c.latency[source, target]
-    wake = c.wake[target, 0] + c.wake[target, 1] * size
-    out.account[target, COMPUTE] += wake
-    out.account[target, ENERGY] += wake * c.communication_w[target]
+    _wake(c, out, target, c.wake[target, 1] * size)
     out.size[row], out.reader[row] = size, -1
     out.since[source] = -1 if m.shard[row] >= s.ptr[ix(g.n_inputs)] else FRESH
     out.account[source, COMMUNICATE] += seconds

@@ -23,9 +23,9 @@ BURST_S, BURST_BYTES = 1e-3, 32_768
 """What a link that was held up may make up for: what it carries in a millisecond, and at least some packets."""
 PEAK = 1.02
 """So much faster than its rate a link is meanwhile. Without it the first 0.1 MB of a message would take no time at all,
-and one of 64 kB over 1 Gbit/s 0.1 ms instead of 0.5. With a quarter more, 0.6 MB went at that rate after a millisecond in
-which nothing was sent: 0.2 MB took 1.39 ms over 1 Gbit/s instead of 1.68, and a network in many pieces a sixth less time
-than it would on a wire. As it is, 16 MB take no longer (132.95 ms both times)."""
+and one of 64 kB over 1 Gbit/s 0.1 ms instead of 0.5. With a quarter more, 0.6 MB went at that rate once nothing had
+been sent for a millisecond: 0.2 MB took 1.39 ms over 1 Gbit/s instead of 1.68, and a network in many pieces a sixth
+less than on a wire. As it is, 16 MB take no longer (132.95 ms both times)."""
 PACKETS_S, PACKETS_BYTES = 128e-6, (4000, 16_000)
 """What a host hands to its link in one piece: what that carries in so long, within these bounds; else it is 64 kB."""
 

@@ -23,7 +23,7 @@ from model.priced import priced
 from model.samples import PartOf
 from model.segment_time import Clock, Network
 from model.signature import signatures
-from model.spending import MEMORY, settle, spend
+from model.spending import COMPUTE, MEMORY, settle, spend
 from runtime.plan import RankPlan, Recv, Run, Send
 from tests.tiny_cnn import branches, examples, graph_of, platform, random_mapping, six_layers
 
@@ -69,11 +69,14 @@ def parts_of(graph: Graph, run: Run) -> list[PartOf]:
 
 
 def begins_rested(rank: RankPlan, run: Run, ends: bool) -> bool:
-    """Whether a rank receives something since its last segment, or what it sent after that; or computes its first one
-    while some other rank has ended the frame before. ends: whether the rank itself does
+    """Whether a rank waits before a segment, or for its first one while another rank ends the frame before. ends: it
+    does so itself
     """
-    if run is next(r for r in rank.runs if r.parts) and not ends:
-        return True
+    return waits(rank, run) or (not ends and run is next(r for r in rank.runs if r.parts))
+
+
+def waits(rank: RankPlan, run: Run) -> bool:
+    """Whether a rank receives something since its last segment, or what it sent after that."""
     before = rank.steps[: rank.steps.index(run)]
     since = max(
         (k for k, s in enumerate(before) if isinstance(s, Send) or (isinstance(s, Run) and s.parts)), default=-1
@@ -113,6 +116,23 @@ def test_a_segment_takes_what_the_formula_says(
                 usual = clock.seconds(parts, divided)
                 less = min(figures.rested_part * usual, figures.rested_s) if begins_rested(rank, run, ends) else 0.0
                 assert found == pytest.approx(usual - less, rel=1e-9)
+
+
+def test_a_segment_that_waits_takes_longer_once_however_many_messages_it_waits_for(
+    graph: Graph, tmp_path: Path
+) -> None:
+    for seed in range(5):
+        mapping, found = random_mapping(random.Random(seed), graph, DEVICES), []
+        for wake_s in (0.0, 1e-3):
+            cluster = priced_by(replace(unit(graph, 0, 0.0), wake_s=wake_s), tmp_path)
+            found.append(priced(graph, cluster, mapping).account[:, COMPUTE])
+        wanted = np.zeros(DEVICES)
+        for rank in plan(graph, cluster, mapping).plan.ranks:
+            device, last = cluster.index(rank.device), rank.steps[-1]
+            ends = isinstance(last, Recv)  # an output that another rank makes
+            wanted[device] = 1e-3 * (sum(waits(rank, run) for run in rank.runs if run.parts) + ends)
+        assert wanted.sum() > 0
+        assert (found[1] - found[0]).tolist() == pytest.approx(wanted.tolist())
 
 
 def test_each_segment_has_bytes_of_its_own(graph: Graph, tmp_path: Path) -> None:
