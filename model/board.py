@@ -20,7 +20,7 @@ from model.events import Tasks
 from model.history import History, Log, link, put, take_out
 from model.lowering import Messages, Room, Shards, messages
 from model.seconds import begins_rested, seconds_of, share_of
-from model.simulation import ATTEND, SEND, ticks
+from model.simulation import ATTEND, SEND, ticks, wake_ticks
 
 READER, WRITER, DIRTY, CHANGE, TASK, KIND, COUNT, SPENT = range(8)
 """Numbers of a board: devices of the network's inputs and outputs (see ``lowering.place_ends``), how many shards are
@@ -223,6 +223,8 @@ def _link_segment(g: GraphArrays, c: CostArrays, b: Board, head: int) -> int:
     shard = head
     work, spent = _ticks_in(g, c, b, shard, head, 0.0)
     duration = work + b.receives[ix(head)]
+    if b.waits[ix(head)] > 0:
+        duration += wake_ticks(c, b.on[ix(head)])
     while b.after[ix(shard)] >= 0 and not _begins(b, b.after[ix(shard)]):
         shard = b.after[ix(shard)]
         work, spent = _ticks_in(g, c, b, shard, head, spent)

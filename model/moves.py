@@ -49,7 +49,6 @@ from model.simulation import (
     receive_ticks,
     send_ticks,
     ticks,
-    wake_ticks,
 )
 from model.spending import size_of
 from runtime.errors import CleaveError
@@ -313,6 +312,4 @@ def _wait(c: CostArrays, b: Board, message: int, device: int, by: int) -> None:
     reader = b.reader[ix(message)]
     b.waits[ix(reader)] += by
     b.receives[ix(reader)] += by * receive_ticks(c, device, b.size[ix(message)])
-    if b.waits[ix(reader)] == max(by, 0):
-        b.receives[ix(reader)] += by * wake_ticks(c, device)
     mark(b, reader)
