@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import secrets
 import shlex
 import shutil
 import signal
@@ -153,8 +154,11 @@ def test_a_first_key_is_for_its_owner_alone(tmp_path: Path, monkeypatch: pytest.
 # --- the guard, on a real SSH server
 
 
-def begin(connection: Connection, run: str = "0123456789abcdef") -> tuple[Talk, Path]:
-    """A guard, and the folder of its run."""
+def begin(connection: Connection, run: str | None = None) -> tuple[Talk, Path]:
+    """A guard, and the folder of its run, which has a name of its own: what a guard that is slow to end kills is of no
+    other test.
+    """
+    run = run or secrets.token_hex(8)
     talk = connection.start("guard", run=run, environment={"MARK": "x"}, python="/p y", mpirun="/usr/bin/mpirun",
                             release="/r", gate="", launch=source("launch", "sh"))  # fmt: skip
     return talk, Path(talk.hear()["root"])
@@ -192,12 +196,13 @@ def test_however_it_ends_nothing_is_left(how: str, sshds: list[Server], monkeypa
     keys.parent.mkdir()
     keys.write_text(MINE)
     connection = server.connect()
-    talk, root = begin(connection)
+    run = secrets.token_hex(8)
+    talk, root = begin(connection, run)
     assert len(tell(talk, "key")["key"].split()) == 2
     tell(talk, "trust", key="ssh-ed25519 AAAA", time_s=60, **{"from": "10.0.0.1"})
     line = keys.read_text().removeprefix(MINE)
     assert line.startswith('from="10.0.0.1",restrict,expiry-time="20')
-    assert line.endswith("/gate.py'\" ssh-ed25519 AAAA cleave-run-0123456789abcdef\n")
+    assert line.endswith(f"/gate.py'\" ssh-ed25519 AAAA cleave-run-{run}\n")
     orphan = f"'{sys.executable}' -c '{DEAF % seconds}' & sleep 0.5; echo done"
     done = tell(talk, "go", command=["sh", "-c", orphan], timeout_s=30)
     assert (done["code"], done["stdout"]) == (0, "done\n")
