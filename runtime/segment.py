@@ -10,6 +10,10 @@ import numpy as np
 CPU = "CPUExecutionProvider"
 BEHIND = {"TensorrtExecutionProvider": ("CUDAExecutionProvider",)}
 """Providers that take what the chosen one cannot run, before the CPU does."""
+SIGNED = ("session.qdqisint8allowed", "1")
+"""Signed integers are computed as integers. By default ONNX Runtime makes them unsigned on x86 where it sees the
+operator that makes them, and else computes in floats: a part of a network would take other steps than the whole. And
+kernels for unsigned ones saturate on processors without VNNI."""
 NUMPY_NAMES = {"float": "float32", "double": "float64"}
 """ONNX Runtime calls all other types as numpy does: ``tensor(int64)``, ``tensor(float16)``, ``tensor(bool)``."""
 
@@ -69,6 +73,7 @@ def open_session(path: str, provider: str, threads: int, arena: bool = True) -> 
         _share_arena()
         options.add_session_config_entry("session.use_env_allocators", "1")
     options.log_severity_level = 3
+    options.add_session_config_entry(*SIGNED)
     # Threads spin while a segment runs, which is fast, and stop with it: the next segment has threads of its own.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     behind = [name for name in BEHIND.get(provider, ()) if name in available]

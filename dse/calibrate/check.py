@@ -10,6 +10,7 @@ from dse.calibrate.command import Drift, Lab
 from dse.calibrate.links import link_bundles
 from dse.calibrate.measure import link_samples
 from model.link_costs import WAY, LinkSample
+from model.link_fit import ALIKE_BYTES
 
 PART, FRAMES = 4, 3
 """So small a part of the frames of each bundle, but so many: few messages of 4 bytes tell nothing of the next."""
@@ -38,7 +39,7 @@ def link_drifts(lab: Lab) -> list[Drift]:
     for done, bundle in enumerate(bundles := link_bundles(lab.platform) if before else []):
         lab.tell(done, len(bundles), f"links: {bundle.name}")
         few = replace(bundle, frames=max(bundle.frames // PART, FRAMES), warmup=1)
-        found += _compared(before, _ways(link_samples(few, lab.place, lab.folder, lab.timeout_s)))
+        found += compared(before, _ways(link_samples(few, lab.place, lab.folder, lab.timeout_s)))
     return found
 
 
@@ -50,9 +51,17 @@ def _ways(samples: Iterable[LinkSample]) -> Ways:
     return found
 
 
-def _compared(before: Ways, now: Ways) -> Iterator[Drift]:
+def compared(before: Ways, now: Ways) -> Iterator[Drift]:
+    """The smallest and the largest message of each way."""
     for (source, target), sizes in now.items():
         then = before.get((source, target), {})
         both = sizes.keys() & then.keys()
         for size in sorted({min(both), max(both)} if both else ()):
-            yield LinkDrift("link", f"{source} to {target}", f"{size} bytes", then[size], sizes[size])
+            times = (_one_way_s(ways, source, target, size) for ways in (before, now))
+            yield LinkDrift("link", f"{source} to {target}", f"{size} bytes", *times)
+
+
+def _one_way_s(ways: Ways, source: str, target: str, size: int) -> float:
+    """Short messages take as long there as back: clocks of two hosts are compared by messages."""
+    there, back = ways[source, target][size], ways.get((target, source), {}).get(size)
+    return there if back is None or size > ALIKE_BYTES else (there + back) / 2
