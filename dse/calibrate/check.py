@@ -57,8 +57,8 @@ def compared(before: Ways, now: Ways) -> Iterator[Drift]:
         then = before.get((source, target), {})
         both = sizes.keys() & then.keys()
         for size in sorted({min(both), max(both)} if both else ()):
-            times = (_one_way_s(ways, source, target, size) for ways in (before, now))
-            yield LinkDrift("link", f"{source} to {target}", f"{size} bytes", *times)
+            before_s, now_s = (_one_way_s(ways, source, target, size) for ways in (before, now))
+            yield LinkDrift("link", f"{source} to {target}", f"{size} bytes", before_s, now_s)
 
 
 def _one_way_s(ways: Ways, source: str, target: str, size: int) -> float:
