@@ -98,8 +98,9 @@ class Events:
     def held_up(self) -> Ticks:
         """(F, n) by how much longer a segment computes because its device attends to what it has sent.
 
-        A message takes its sender's processor a part of the time for as long as it leaves: a segment that is done by
-        then takes longer by that part only. When it begins does not say more than that: it waits for the link, too.
+        A message takes a part of its sender's processor for as long as it leaves: a segment that is done by then takes
+        longer by that part of its own time only. It is simulated to begin when all has been attended to, which is late,
+        but what it sends waits for the link that long anyway.
         """
         tasks, enter, most = self.stage.tasks, self.handed + ENTER, np.zeros(self.n, dtype=np.int64)
         for device in range(len(self.stage.last)):
