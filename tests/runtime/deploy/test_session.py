@@ -37,15 +37,24 @@ def four(testbed: Cluster, tmp_path: Path) -> Path:
 @pytest.fixture
 def clean(testbed: Cluster) -> Iterator[Callable[[], None]]:
     """What is on the hosts before must be there soon afterwards, and no more."""
-    before = {host: leftovers(testbed, host) for host in testbed.hosts}
+    before = {host: settled(testbed, host) for host in testbed.hosts}
 
     def check() -> None:
         deadline = time.monotonic() + 60
         while (now := {host: leftovers(testbed, host) for host in testbed.hosts}) != before:
-            assert time.monotonic() < deadline, (now, before)
+            assert time.monotonic() < deadline, {host: {*now[host]} ^ {*before[host]} for host in testbed.hosts}
 
     yield check
     check()
+
+
+def settled(testbed: Cluster, host: str) -> list[str]:
+    """The same, once what an earlier test has left is gone."""
+    last, now = [""], leftovers(testbed, host)
+    while now != last:
+        time.sleep(2)
+        last, now = now, leftovers(testbed, host)
+    return now
 
 
 def leftovers(testbed: Cluster, host: str) -> list[str]:
