@@ -243,8 +243,8 @@ def _ticks_in(g: GraphArrays, c: CostArrays, b: Board, shard: int, head: int, sp
     """What a shard adds to the segment that begins with ``head``, and what is spent then."""
     work = b.work[ix(shard)]
     here = b.on[ix(head)]
-    rested = begins_rested(g, b.shards, here, b.waits[ix(head)] > 0, _is_first(g, b, head))
-    rested = rested and c.rested[ix(here), PART] > 0
+    rested = c.rested[ix(here), PART] > 0
+    rested = rested and begins_rested(g, b.shards, here, b.waits[ix(head)] > 0, _is_first(g, b, head))
     if len(c.beside) > 0 or rested:
         task = b.task[ix(shard)]
         seconds = seconds_of(g, b.shards, c, task, share_of(g, b.shards, task, shard), here, head, spent, rested)

@@ -343,7 +343,7 @@ def test_what_leaves_to_another_host_of_the_medium_goes_no_faster_than_it_enters
 def test_what_is_computed_while_a_message_leaves_is_later_and_what_waits_is_not(graph: Graph) -> None:
     """The stem's output goes to another host; ``first`` begins meanwhile, and ``second`` waits for what comes back."""
     mapping = Mapping.whole(graph, [1 if layer.name == "grouped" else 0 for layer in graph.layers])
-    case, begins = Case.of(graph, hosts(2, "bandwidth=1MB/s, latency=1ms"), mapping), []
+    case, begins, later_s = Case.of(graph, hosts(2, "bandwidth=1MB/s, latency=1ms"), mapping), [], []
     attending = case.costs._replace(attend=np.full((2, 2), 2e-7), stages=4)
     for costs in (case.costs, attending):
         on = case.at(costs)
@@ -352,8 +352,11 @@ def test_what_is_computed_while_a_message_leaves_is_later_and_what_waits_is_not(
         begins.append(
             {layer.name: on.ledger.start[on.shards.ptr[on.g.n_inputs + layer.index]] for layer in graph.layers}
         )
+        later_s.append(Events.of(on, stage, 1).held_up.sum() * TICK_S)
     plain, busy_s = begins
-    assert busy_s["first"] - plain["first"] == pytest.approx(2e-7 * graph.tensors["r"].size_bytes)
+    attended_s = 2e-7 * graph.tensors["r"].size_bytes
+    assert later_s[0] == 0 < later_s[1] < attended_s
+    assert busy_s["first"] - plain["first"] == pytest.approx(attended_s)
     assert busy_s["second"] == pytest.approx(plain["second"])
 
 

@@ -37,24 +37,32 @@ def four(testbed: Cluster, tmp_path: Path) -> Path:
 @pytest.fixture
 def clean(testbed: Cluster) -> Iterator[Callable[[], None]]:
     """What is on the hosts before must be there soon afterwards, and no more."""
-    before = {host: settled(testbed, host) for host in testbed.hosts}
+    before = settled(testbed)
 
     def check() -> None:
         deadline = time.monotonic() + 60
-        while (now := {host: leftovers(testbed, host) for host in testbed.hosts}) != before:
+        while (now := everywhere(testbed)) != before:
             assert time.monotonic() < deadline, {host: {*now[host]} ^ {*before[host]} for host in testbed.hosts}
 
     yield check
     check()
 
 
-def settled(testbed: Cluster, host: str) -> list[str]:
-    """The same, once what an earlier test has left is gone."""
-    last, now = [""], leftovers(testbed, host)
-    while now != last:
+def settled(testbed: Cluster) -> dict[str, list[str]]:
+    """What is on the hosts, once what an earlier test has left is gone."""
+    seen = [everywhere(testbed)]
+
+    def is_same() -> bool:
         time.sleep(2)
-        last, now = now, leftovers(testbed, host)
-    return now
+        seen.append(everywhere(testbed))
+        return seen[-1] == seen[-2]
+
+    wait_until(is_same)
+    return seen[-1]
+
+
+def everywhere(testbed: Cluster) -> dict[str, list[str]]:
+    return {host: leftovers(testbed, host) for host in testbed.hosts}
 
 
 def leftovers(testbed: Cluster, host: str) -> list[str]:
