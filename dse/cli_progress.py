@@ -1,9 +1,10 @@
-"""Progress bars: of a search, and of runs that are made one after the other."""
+"""How far something is, a search or runs that are made one after the other: a bar, or lines in a log."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from dse import ending, search, show
 from dse.evaluation import OBJECTIVES
 from dse.results import shown
 
+QUIET_S = 60.0
+"""Where there is no terminal, nothing is said for so long."""
+
 
 @contextmanager
 def searching(say: Console, settings: search.Settings) -> Iterator[tuple[search.Progress, Callable[[str], None]]]:
@@ -21,50 +25,53 @@ def searching(say: Console, settings: search.Settings) -> Iterator[tuple[search.
 
     Gives what the search calls after each generation, and what prints a line once the search is done.
     """
-    progress = _progress(say)
-    bar = progress.add_task("searching", total=settings.generations, best="")
+    bar = _Bar(say, "searching", settings.generations)
     columns = [OBJECTIVES.index(objective) for objective in settings.objectives]
 
     def step(generation: int, best: Any) -> None:
-        ending.leave_if_asked()
         text = "best " + "  ".join(shown(OBJECTIVES[k], best[k]) for k in columns)
-        progress.update(bar, completed=generation, best=text if np.isfinite(best).all() else "nothing fits yet")
+        bar.show(generation, settings.generations, text if np.isfinite(best).all() else "nothing fits yet")
 
     def tell(text: str) -> None:
         ending.leave_if_asked()
-        _stop(progress)
+        bar.stop()
         show.line(say, text)
 
-    progress.start()
     try:
         yield step, tell
     finally:
-        _stop(progress)
+        bar.stop()
 
 
 @contextmanager
 def working(say: Console, what: str) -> Iterator[Callable[[int, int, str], None]]:
     """A bar while the block lasts. Gives what is told how many of how many are done, and what comes next."""
-    progress = _progress(say)
-    bar = progress.add_task(what, total=0, best="")
-
-    def step(done: int, count: int, text: str) -> None:
-        ending.leave_if_asked()
-        progress.update(bar, completed=done, total=count, best=text)
-
-    progress.start()
+    bar = _Bar(say, what, 0)
     try:
-        yield step
+        yield bar.show
     finally:
-        _stop(progress)
+        bar.stop()
 
 
-def _progress(target: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
-    return Progress(*columns, TextColumn("{task.fields[best]}"), TimeRemainingColumn(), console=target)
+class _Bar:
+    """A bar on a terminal. In a log, a line every ``QUIET_S`` seconds, and the bar as it is in the end."""
 
+    def __init__(self, say: Console, what: str, count: int) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
+        self._progress = Progress(*columns, TextColumn("{task.fields[best]}"), TimeRemainingColumn(), console=say)
+        self._task = self._progress.add_task(what, total=count, best="")
+        self._say, self._what, self._said_s = say, what, monotonic()
+        self._progress.start()
 
-def _stop(progress: Progress) -> None:
-    """Once: each time it would print an empty line."""
-    if progress.live.is_started:
-        progress.stop()
+    def show(self, done: int, count: int, text: str) -> None:
+        """So many of so many are done."""
+        ending.leave_if_asked()
+        self._progress.update(self._task, completed=done, total=count, best=text)
+        if not self._say.is_terminal and monotonic() - self._said_s >= QUIET_S:
+            show.line(self._say, f"{self._what} {done}/{count}  {text}")
+            self._said_s = monotonic()
+
+    def stop(self) -> None:
+        """Once: each time it would print an empty line."""
+        if self._progress.live.is_started:
+            self._progress.stop()
