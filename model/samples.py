@@ -115,6 +115,11 @@ class Footing:
     energy_time_s: float | None = None
     stream_s: float | None = None
 
+    def scaled(self, factor: float) -> Footing:
+        """Each frame takes so many times as long, at the same watts."""
+        timed = {name: getattr(self, name) for name in ("processor_s", "energy_j", "energy_time_s", "stream_s")}
+        return replace(self, **{name: value * factor for name, value in timed.items() if value is not None})
+
 
 @dataclass(frozen=True)
 class Arrival:
@@ -177,6 +182,16 @@ class Run:
     def time_s(self) -> float:
         """Seconds of a frame, from its first input to its last output."""
         return steady_s(self.latencies_s)
+
+    def lasting(self, time_s: float) -> Run:
+        """The run on one device when its frames take so long: all that it took times by as much."""
+        factor = time_s / self.time_s
+        return replace(
+            self,
+            latencies_s=tuple(latency_s * factor for latency_s in self.latencies_s),
+            ranks=tuple(rank.scaled(factor) for rank in self.ranks),
+            samples=tuple(sample.scaled(factor) for sample in self.samples),
+        )
 
     @cached_property
     def evened(self) -> tuple[Sample, ...]:

@@ -13,6 +13,7 @@ from statistics import fmean
 from dse.calibrate import boards as kinds
 from dse.calibrate.boards import Board
 from dse.calibrate.design import WHOLE, designs, probes, stretches, together, whole
+from dse.calibrate.level import levelled
 from dse.calibrate.links import link_bundles
 from dse.calibrate.measure import LEAST, WARMUP, Job, Subject, frames_for, guessed_s, link_key, link_samples, run
 from dse.calibrate.samples import Store
@@ -227,8 +228,8 @@ def check_adjustable(calibrated: Path, check: bool) -> None:
 class Measured:
     """All that was measured.
 
-    runs: type → all its runs, of all networks; links: of all pairs that were measured; together: on several devices,
-    the fastest of each; again: what was run twice, minutes apart
+    runs: type → all its runs, of all networks, the whole ones as ``level.levelled`` has them; links: of all pairs that
+    were measured; together: on several devices, the fastest of each; again: what was run twice, minutes apart
     """
 
     types: tuple[Type, ...]
@@ -261,7 +262,7 @@ def measured(lab: Lab) -> Measured:
         for type_ in types
     }
     alone = lab.runs([job for of_type in jobs.values() for job in of_type])
-    found = iter(alone)
+    found = iter(levelled(seen, alone, alike_devices(lab.platform, types)))
     runs = {name: [next(found) for _ in of_type] for name, of_type in jobs.items()}
     links = lab.links()
     turns = [first, *(lab.runs(lab.together(turn)) for turn in range(1, TURNS))]
@@ -293,16 +294,16 @@ def drifts(lab: Lab) -> list[Drift]:
 
 
 def _drift(lab: Lab, types: Sequence[Type], look: Job, there: dict[str, Run], done: int, count: int) -> Drift:
-    """Against the run that coefficients were fitted to; of a device that others stood for, against its first look."""
+    """Against what it took before: at first, and in the run that coefficients were fitted to, if there was one."""
     device = look.subject.device
     (type_,) = (each for each in types if any(device in board.devices for board in each.boards))
     job = lab.full(device, look.subject.cnn, there[look.key].time_s)[0]
     if device in type_.devices and job.key not in there:
         raise CleaveError(f"{lab.store.path}: the calibration was not finished ({job}); go on with it, without --check")
     lab.tell(done, count, str(job))
-    now, before = lab.measure(job), there.get(job.key, there[look.key])
-    changed = tuple(changes(before.conditions, now.conditions))
-    return Drift(type_.name, now.device, now.network, before.time_s, now.time_s, changed)
+    now, before = lab.measure(job), [there[key] for key in (look.key, job.key) if key in there]
+    changed = tuple(changes(before[-1].conditions, now.conditions))
+    return Drift(type_.name, now.device, now.network, fmean(run.time_s for run in before), now.time_s, changed)
 
 
 def _types(lab: Lab, times: dict[int, list[float]]) -> list[Type]:
