@@ -17,7 +17,7 @@ from dse import show_calibrated as shown
 from dse.calibrate import command as job
 from dse.calibrate import results
 from dse.calibrate.adjust import adjusted
-from dse.calibrate.check import link_drifts
+from dse.calibrate.check import link_drifts, together_drifts
 from dse.calibrate.command import SAMPLES, Lab, Measured
 from dse.calibrate.samples import Store, opened
 from dse.calibrate.tried import corrected, tried
@@ -115,14 +115,14 @@ def calibrate(
             timeout_s=effort.timeout,
             seed=effort.seed,
         )
-        found = [*job.drifts(lab), *link_drifts(lab)] if check else job.measured(lab)
+        found = [*job.drifts(lab), *together_drifts(lab), *link_drifts(lab)] if check else job.measured(lab)
     if not isinstance(found, Measured):
         slowdowns = adjusted(out / file.name, cnns, found) if adjust else {}
         if as_json:
             print_json(shown.drift_rows(found, slowdowns))
         else:
             shown.drifts(console, found, slowdowns, out / file.name)
-        raise typer.Exit(1 if any(each.drifted and each.device not in slowdowns for each in found) else 0)
+        raise typer.Exit(1 if any(each.beyond(slowdowns) for each in found) else 0)
     made = results.result(lab, found)
     results.write(out, file.name, made)
     tests = tried(lab, found, Platform.from_file(str(out / file.name)))

@@ -152,7 +152,7 @@ def drifts(console: Console, found: Sequence[Drift], slowdowns: Mapping[str, flo
     console.print(show.table(headers, rows, text=3), markup=False)
     for device, changed in dict.fromkeys((d.device, d.changed) for d in found if d.changed):
         show.line(console, f"{device} is not as it was: {'; '.join(changed)}")
-    if any(each.drifted and each.device not in slowdowns for each in found):
+    if any(each.beyond(slowdowns) for each in found):
         what = "What it says of messages" if slowdowns else "The calibration"
         show.line(console, f"{what} does not hold any more, unless something else is running there. "
                   "Calibrate again, in another folder.")  # fmt: skip

@@ -8,7 +8,6 @@ from pathlib import Path
 from statistics import median
 
 from dse.calibrate import boards as kinds
-from dse.calibrate.check import LinkDrift
 from dse.calibrate.command import DRIFT, Drift
 from dse.inputs import Cnn
 from model.mapping import Mapping
@@ -45,7 +44,8 @@ def _own(platform: Platform, cnns: Sequence[Cnn], found: Sequence[Drift]) -> dic
     """Device that was measured → its slowdown, the median over networks."""
     usual, graphs = platform.slowed([1.0] * len(platform.devices)), {cnn.graph.name: cnn.graph for cnn in cnns}
     ratios = defaultdict[str, list[float]](list)
-    for each in (each for each in found if not isinstance(each, LinkDrift)):
+    names = {device.name for device in platform.devices}
+    for each in (each for each in found if each.device in names):
         graph = graphs[each.network]
         mapping = Mapping.whole(graph, [platform.index(each.device)] * len(graph.layers))
         ratios[each.device].append(each.now_s / priced(graph, usual, mapping).latency_s)

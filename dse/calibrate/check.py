@@ -1,12 +1,13 @@
-"""Whether links are what they were when they were calibrated: a small sample of their messages, measured again."""
+"""Whether links, and devices together, are what they were when they were calibrated: a small sample, measured again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from statistics import median
+from operator import attrgetter
+from statistics import fmean, median
 
-from dse.calibrate.command import Drift, Lab
+from dse.calibrate.command import TURNS, Drift, Lab
 from dse.calibrate.links import link_bundles
 from dse.calibrate.measure import link_samples
 from model.link_costs import WAY, LinkSample
@@ -30,6 +31,37 @@ class LinkDrift(Drift):
     def drifted(self) -> bool:
         """Whether the calibration does not hold any more."""
         return super().drifted and abs(self.change) > ALLOWED
+
+
+FIGURES = {"frame": attrgetter("time_s"), "stream": attrgetter("period_s")}
+"""Times of a run on several devices: of a frame alone, and of one in a stream."""
+
+
+@dataclass(frozen=True)
+class TogetherDrift(Drift):
+    """A network on several devices, measured again: what messages and waits cost is part of it."""
+
+    def beyond(self, slowdowns: Mapping[str, float]) -> bool:
+        """Whether it has drifted by more than if all of it took as much longer as the slowest device."""
+        return replace(self, before_s=self.before_s * max(slowdowns.values(), default=1.0)).drifted
+
+
+def together_drifts(lab: Lab) -> list[Drift]:
+    """Each network in stretches on several devices, as far as that was measured before."""
+    there, jobs = {run.key: run for run in lab.store.runs}, [job for job in lab.together(0) if job.design.stream]
+    found: list[Drift] = []
+    for done, job in enumerate(jobs):
+        turns = (there.get(replace(job, turn=turn).key) for turn in range(TURNS))
+        before = [run for run in turns if run and run.period_s]
+        if before:
+            lab.tell(done, len(jobs), str(job))
+            now = lab.measure(job)
+            devices = f"{len(now.ranks)} devices"
+            found += [
+                TogetherDrift("several", devices, f"{now.network}, {name}", fmean(map(time_s, before)), time_s(now))
+                for name, time_s in FIGURES.items()
+            ]
+    return found
 
 
 def link_drifts(lab: Lab) -> list[Drift]:

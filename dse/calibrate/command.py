@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
@@ -77,7 +77,8 @@ class Drift:
     before_s, now_s: seconds of a frame
     changed: conditions that are others now
 
-    Of messages (``dse.calibrate.check``), too: ``device`` is their way, ``network`` their size.
+    Of messages and of several devices (``dse.calibrate.check``), too: ``device`` is their way, or how many there are,
+    ``network`` says which size, or which time.
     """
 
     type: str
@@ -96,6 +97,10 @@ class Drift:
     def drifted(self) -> bool:
         """Whether the calibration does not hold any more."""
         return abs(self.now_s - self.before_s) > max(DRIFT * self.before_s, DRIFT_S)
+
+    def beyond(self, slowdowns: Mapping[str, float]) -> bool:
+        """Whether it has drifted by more than what devices take longer now (``dse.calibrate.adjust``) explains."""
+        return self.drifted and self.device not in slowdowns
 
 
 @dataclass(frozen=True)

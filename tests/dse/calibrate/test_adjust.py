@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from dse.calibrate.adjust import adjusted
-from dse.calibrate.check import LinkDrift
+from dse.calibrate.check import LinkDrift, TogetherDrift
 from dse.calibrate.command import Drift
 from dse.inputs import Cnn, read_cnn
 from dse.show_calibrated import drifts
@@ -71,6 +71,16 @@ def test_what_to_do_is_said(slowdowns: dict[str, float], said: str) -> None:
     found = [Drift("a", "a_cpu0", "six", 1.0, 1.5), LinkDrift("link", "a_cpu0 to b_cpu0", "4 bytes", 1.0, 1.25)]
     drifts(Console(file=text, width=200), found, slowdowns, Path("p.txt"))
     assert text.getvalue().endswith(f"holds\n{said}")
+
+
+@pytest.mark.parametrize(("now_s", "slowdowns", "beyond"), [
+    (1.05, {}, False), (1.2, {}, True), (1.2, {"a_cpu0": 1.0, "b_cpu0": 1.15}, False), (1.4, {"a_cpu0": 1.2}, True),
+    (1.0, {"a_cpu0": 1.3}, True),
+])  # fmt: skip
+def test_devices_together_take_as_much_longer_as_each_does(
+    now_s: float, slowdowns: dict[str, float], beyond: bool
+) -> None:
+    assert TogetherDrift("several", "2 devices", "six, frame", 1.0, now_s).beyond(slowdowns) == beyond
 
 
 def test_a_type_of_device_that_was_not_measured_is_told_and_nothing_written(cnn: Cnn, tmp_path: Path) -> None:
