@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -18,7 +18,7 @@ from dse.calibrate import command as job
 from dse.calibrate import results
 from dse.calibrate.adjust import adjusted
 from dse.calibrate.check import link_drifts, together_drifts
-from dse.calibrate.command import SAMPLES, Lab, Measured
+from dse.calibrate.command import SAMPLES, Drift, Lab, Measured
 from dse.calibrate.samples import Store, opened
 from dse.calibrate.tried import corrected, tried
 from dse.cli_access import Access, TrustOption, placed
@@ -116,22 +116,32 @@ def calibrate(
             seed=effort.seed,
         )
         found = [*job.drifts(lab), *together_drifts(lab), *link_drifts(lab)] if check else job.measured(lab)
-    if not isinstance(found, Measured):
-        slowdowns = adjusted(out / file.name, cnns, found) if adjust else {}
-        if as_json:
-            print_json(shown.drift_rows(found, slowdowns))
-        else:
-            shown.drifts(console, found, slowdowns, out / file.name)
-        raise typer.Exit(1 if any(each.beyond(slowdowns) for each in found) else 0)
+    if isinstance(found, Measured):
+        _conclude(lab, found, out / file.name, as_json)
+    else:
+        _judge(found, adjusted(out / file.name, cnns, found) if adjust else {}, out / file.name, as_json)
+
+
+def _judge(found: Sequence[Drift], slowdowns: Mapping[str, float], calibrated: Path, as_json: bool) -> NoReturn:
+    """Say what has drifted; the exit code is 1 where something has that the slowdowns do not explain."""
+    if as_json:
+        print_json(shown.drift_rows(found, slowdowns))
+    else:
+        shown.drifts(console, found, slowdowns, calibrated)
+    raise typer.Exit(1 if any(each.beyond(slowdowns) for each in found) else 0)
+
+
+def _conclude(lab: Lab, found: Measured, calibrated: Path, as_json: bool) -> None:
+    """Write what comes of all that was measured, try it on the runs on several devices, and say how far it is off."""
     made = results.result(lab, found)
-    results.write(out, file.name, made)
-    tests = tried(lab, found, Platform.from_file(str(out / file.name)))
+    results.write(lab.folder, calibrated.name, made)
+    tests = tried(lab, found, Platform.from_file(str(calibrated)))
     made = corrected(made, tests, found.apart)
-    results.write(out, file.name, made)
+    results.write(lab.folder, calibrated.name, made)
     if as_json:
         print_json(shown.body(lab, found, made, tests))
     else:
-        shown.calibrated(console, lab, found, made, tests, out / file.name)
+        shown.calibrated(console, lab, found, made, tests, calibrated)
 
 
 @contextmanager

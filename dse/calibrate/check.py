@@ -17,6 +17,8 @@ PART, FRAMES = 4, 3
 """So small a part of the frames of each bundle, but so many: few messages of 4 bytes tell nothing of the next."""
 ALLOWED = 0.3
 """Change of a message's time that is no drift: messages repeat worse than kernels do."""
+FIGURES = {"frame": attrgetter("time_s"), "stream": attrgetter("period_s")}
+"""Times of a run on several devices: of a frame alone, and of one in a stream."""
 
 
 Ways = dict[tuple[str, str], dict[int, float]]
@@ -33,10 +35,6 @@ class LinkDrift(Drift):
         return super().drifted and abs(self.change) > ALLOWED
 
 
-FIGURES = {"frame": attrgetter("time_s"), "stream": attrgetter("period_s")}
-"""Times of a run on several devices: of a frame alone, and of one in a stream."""
-
-
 @dataclass(frozen=True)
 class TogetherDrift(Drift):
     """A network on several devices, measured again: what messages and waits cost is part of it."""
@@ -48,7 +46,7 @@ class TogetherDrift(Drift):
 
 def together_drifts(lab: Lab) -> list[Drift]:
     """Each network in stretches on several devices, as far as that was measured before."""
-    there, jobs = {run.key: run for run in lab.store.runs}, [job for job in lab.together(0) if job.design.stream]
+    there, jobs = lab.store.by_key, [job for job in lab.together(0) if job.design.stream]
     found: list[Drift] = []
     for done, job in enumerate(jobs):
         turns = (there.get(replace(job, turn=turn).key) for turn in range(TURNS))

@@ -177,7 +177,7 @@ class Lab:
 
     def runs(self, jobs: Sequence[Job]) -> list[Run]:
         """Runs, in order. What the store has is not measured again, all else is kept there."""
-        there = {each.key: each for each in self.store.runs}
+        there = self.store.by_key
         found = []
         for done, job in enumerate(jobs):
             if job.key not in there:
@@ -289,7 +289,7 @@ def in_turn(of_networks: Sequence[Sequence[Job]]) -> list[Job]:
 
 def drifts(lab: Lab) -> list[Drift]:
     """The whole networks, measured again on all devices. ``CleaveError`` where they were not before."""
-    there = {each.key: each for each in lab.store.runs}
+    there = lab.store.by_key
     looks = lab.first_looks()
     if any(job.key not in there for job in looks):
         raise CleaveError(f"{lab.store.path}: not all devices of this platform and these networks were measured there; "

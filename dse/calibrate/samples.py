@@ -54,6 +54,11 @@ class Store:
         with _readable(self.path):
             return [_run(body) for body in self.of_kind(RUN)]
 
+    @property
+    def by_key(self) -> dict[str, Run]:
+        """The runs by what they are known by."""
+        return {run.key: run for run in self.runs}
+
     def add_run(self, run: Run) -> None:
         """Keep a run."""
         self.add(RUN, asdict(run))
