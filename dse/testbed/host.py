@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from shutil import which
 
-from dse.testbed import ticks
+from dse.testbed import cores as on_cores
 from dse.testbed.state import PORT, ROOT, USER, Testbed
 
 HOME = ROOT / "home"
@@ -50,13 +50,13 @@ def start(groups: list[Path], place: Path, cores: tuple[int, ...]) -> list[str]:
 
 def start_switch(groups: list[Path]) -> list[str]:
     """The command that becomes the switch: nothing runs in it, it is a namespace only."""
-    script = f"echo {ticks.READY}; exec sleep infinity >/dev/null"
+    script = f"echo {on_cores.READY}; exec sleep infinity >/dev/null"
     return ["sh", "-c", f"{JOIN}; exec unshare --net sh -c '{script}'", "sh", *map(str, groups)]
 
 
-def start_ticks(groups: list[Path], cores: list[int]) -> list[str]:
-    """The command that becomes the ticks of some cores."""
-    program = shlex.join([sys.executable, ticks.__file__, *map(str, cores)])
+def start_on(cores: list[int], what: str, groups: list[Path]) -> list[str]:
+    """The command that becomes the ticks of some cores, or keeps them awake (``dse.testbed.cores``)."""
+    program = shlex.join([sys.executable, on_cores.__file__, what, *map(str, cores)])
     return ["sh", "-c", f"{JOIN}; exec {program}", "sh", *map(str, groups)]
 
 
@@ -109,7 +109,7 @@ mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 {_private_tmp()}
 hostname {host}
 ip link set dev lo up
-echo {ticks.READY}
+echo {on_cores.READY}
 exec >> {ROOT}/log 2>&1
 cd /
 /usr/bin/env -i PATH="$PATH" {sshd()} -D -e -f {ROOT}/sshd_config &

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dse.run import check_place
-from dse.testbed import access, limits, machine, needs, network, spec, state
+from dse.testbed import access, cores, limits, machine, needs, network, spec, state
 from dse.testbed import host as inside
 from dse.testbed.limits import Hierarchy
 from dse.testbed.spec import HostSpec
-from dse.testbed.state import SWITCH, TAG, TICKS, Testbed
+from dse.testbed.state import IDLE, SWITCH, TAG, Testbed
 from runtime.errors import CleaveError
 
 SWITCHED_ON = "switched_on"
@@ -58,6 +58,7 @@ def up(testbed: Testbed) -> None:
         _make_groups(testbed)
         keys = _furnish(testbed)
         _start_ticks(testbed)
+        _keep_awake(testbed)
         _connect(testbed)
         _await_servers(testbed)
         _hand_over(testbed, keys)
@@ -71,10 +72,11 @@ def down(name: str) -> bool:
     if name not in names():
         return False
     hierarchies = machine.mounted()
-    machine.end_processes([hierarchy.testbed(name) for hierarchy in hierarchies])
+    machine.end_processes([group for hierarchy in hierarchies for group in hierarchy.ours(name)])
     machine.remove_links(f"{TAG} {name}")
     for hierarchy in hierarchies:
-        machine.remove_groups(hierarchy.testbed(name))
+        for group in hierarchy.ours(name):
+            machine.remove_groups(group)
         _leave(hierarchy, name)
     testbed = state.load(name)
     if testbed is not None:
@@ -122,7 +124,9 @@ def _make_groups(testbed: Testbed) -> None:
 def _leave(hierarchy: Hierarchy, name: str) -> None:
     """Remove what testbeds share in a hierarchy, unless another one is in it."""
     try:
-        (hierarchy.root / TAG).rmdir()
+        for shared in (IDLE, TAG):
+            with suppress(FileNotFoundError):
+                (hierarchy.root / shared).rmdir()
     except OSError:
         return
     switched = state.ROOT / name / SWITCHED_ON
@@ -135,7 +139,7 @@ def _leave(hierarchy: Hierarchy, name: str) -> None:
 def _furnish(testbed: Testbed) -> dict[str, str]:
     """The files and keys of all hosts, and the user's; host → public key."""
     accounts = Path("/etc/passwd").read_text(encoding="utf-8", errors="surrogateescape")
-    for name in (SWITCH, TICKS):
+    for name in (SWITCH, cores.TICKS, cores.AWAKE):
         testbed.place(name).mkdir()
     user_key = machine.make_key(testbed.folder / access.KEY, f"{TAG}-{testbed.name}")
     keys = {}
@@ -158,10 +162,20 @@ def _make_folders(testbed: Testbed, place: Path) -> None:
 
 
 def _start_ticks(testbed: Testbed) -> None:
-    cores = spec.halted(testbed.hosts)
-    if cores:
+    halted = spec.halted(testbed.hosts)
+    if halted:
         groups = [limits.real_time(hierarchy, testbed) for hierarchy in machine.mounted()]
-        machine.start(inside.start_ticks(groups, cores), testbed.place(TICKS))
+        machine.start(inside.start_on(halted, cores.TICKS, groups), testbed.place(cores.TICKS))
+
+
+def _keep_awake(testbed: Testbed) -> None:
+    """On a virtual machine, as far as its kernel knows processes that are in nobody's way."""
+    (hierarchy,) = (each for each in machine.mounted() if "cpu" in each.controllers)
+    if machine.virtual() and (hierarchy.testbed(testbed.name) / limits.CPU_IDLE).exists():
+        for group, writes in limits.idle(hierarchy, testbed):
+            machine.make_group(group, writes)
+        command = inside.start_on(spec.used(testbed.hosts), cores.AWAKE, [hierarchy.idle(testbed.name)])
+        machine.start(command, testbed.place(cores.AWAKE))
 
 
 def _connect(testbed: Testbed) -> None:

@@ -11,15 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dse.testbed.spec import HostSpec
-from dse.testbed.state import SWITCH, TAG, Testbed
+from dse.testbed.state import IDLE, SWITCH, TAG, Testbed
 
 CONTROLLERS = ("cpu", "memory")
 LEAST_US = 1000
 """The kernel takes no quota and no period below. A host is given so little at a time, since a slow processor does not
-stand still at all; see `ticks`, too."""
+stand still at all; see `cores`, too."""
 
 FIRST = {1: ("cpu.shares", "262144"), 2: ("cpu.weight", "10000")}
 """The largest weights: hosts, which have their quotas, come before whatever else the machine has to do."""
+
+CPU_IDLE = "cpu.idle"
+"""What makes a group give way to all others; kernels before 5.15 have no such file."""
 
 Write = tuple[Path, str]
 """A file and what to write into it."""
@@ -42,6 +45,14 @@ class Hierarchy:
 
     def testbed(self, testbed_name: str) -> Path:
         return self.root / TAG / testbed_name
+
+    def idle(self, testbed_name: str) -> Path:
+        """For what runs when nothing else on the machine would."""
+        return self.root / IDLE / testbed_name
+
+    def ours(self, testbed_name: str) -> tuple[Path, Path]:
+        """The outermost groups that are a testbed's alone."""
+        return self.idle(testbed_name), self.testbed(testbed_name)
 
     def group(self, testbed: Testbed, host: str) -> Path:
         return self.testbed(testbed.name) / ("switch" if host == SWITCH else f"host-{host}")
@@ -115,6 +126,12 @@ def limits(hierarchy: Hierarchy, group: Path, host: HostSpec) -> list[Write]:
             "memory": [("memory.limit_in_bytes", memory), ("memory.memsw.limit_in_bytes", memory)],
         }
     return [(group / name, text) for controller in hierarchy.controllers for name, text in files[controller]]
+
+
+def idle(hierarchy: Hierarchy, testbed: Testbed) -> list[tuple[Path, list[Write]]]:
+    """The groups for what runs when nothing else would, as `groups` has them."""
+    group = hierarchy.idle(testbed.name)
+    return [(group.parent, [(group.parent / CPU_IDLE, "1")]), (group, [])]
 
 
 def real_time(hierarchy: Hierarchy, testbed: Testbed) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -13,9 +14,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from dse.testbed import limits, ticks
+from dse.testbed import cores, limits
 from dse.testbed.limits import Hierarchy, Write
-from dse.testbed.state import PORT, TAG
+from dse.testbed.state import IDLE, PORT, TAG
 from runtime.errors import CleaveError
 
 PATIENCE_S = 10.0
@@ -37,7 +38,7 @@ def run(command: list[str]) -> str:
 
 
 def start(command: list[str], place: Path) -> int:
-    """Start what becomes a host, the switch or the ticks and is not to end with us; its process, once it is ready.
+    """Start what is not to end with us: a host, the switch, a program on cores; its process, once it is ready.
 
     place: its folder, for its log and the number of its process
     """
@@ -48,7 +49,7 @@ def start(command: list[str], place: Path) -> int:
         )
     assert process.stdout is not None
     with process.stdout as said:
-        ready = select.select([said], [], [], PATIENCE_S)[0] and said.readline().decode().strip() == ticks.READY
+        ready = select.select([said], [], [], PATIENCE_S)[0] and said.readline().decode().strip() == cores.READY
     if not ready:
         process.kill()
         raise CleaveError(f"'{place.name}' did not start: {last_line(log)}")
@@ -71,7 +72,7 @@ def make_group(group: Path, writes: list[Write]) -> None:
     try:
         group.mkdir()
     except FileExistsError:
-        if group.name != TAG:
+        if group.name not in (TAG, IDLE):
             raise CleaveError(f"{group}: is there already; something that this program did not make?") from None
     except OSError as error:
         raise CleaveError(f"{group}: cannot be made: {error.strerror}") from error
@@ -150,6 +151,11 @@ def answers(address: str, patience_s: float) -> bool:
         if time.monotonic() >= limit:
             return False
         time.sleep(ASK_S)
+
+
+def virtual() -> bool:
+    """Whether this machine is a virtual one, as far as processors tell (those of x86 do)."""
+    return re.search(r"^flags\b.*\bhypervisor\b", Path("/proc/cpuinfo").read_text(), re.MULTILINE) is not None
 
 
 def mounted() -> list[Hierarchy]:

@@ -96,9 +96,14 @@ def core_load(hosts: tuple[HostSpec, ...]) -> dict[int, float]:
     return load
 
 
+def used(hosts: tuple[HostSpec, ...]) -> list[int]:
+    """Cores, rising, that hosts run on."""
+    return sorted({core for host in hosts for core in host.cores})
+
+
 def halted(hosts: tuple[HostSpec, ...]) -> list[int]:
     """Cores, rising, of hosts that may not take all of theirs."""
-    return sorted({core for host in hosts if host.share < len(host.cores) for core in host.cores})
+    return used(tuple(host for host in hosts if host.share < len(host.cores)))
 
 
 def _find(path: Path) -> Path:

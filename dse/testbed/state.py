@@ -24,6 +24,8 @@ MOST = 255
 """Testbeds that can stand at once."""
 TAG = "cleave-testbed"
 """In the name of each cgroup and the alias of each network interface that a testbed makes."""
+IDLE = f"{TAG}-idle"
+"""The cgroup that holds what runs when nothing else on the machine would."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,7 @@ class Testbed:
 
 
 SWITCH = "Switch"
-TICKS = "Ticks"
-"""Stand where a host's name does; no host may be called so."""
+"""Stands where a host's name does; no host may be called so."""
 
 
 def check_name(name: str) -> str:
