@@ -17,8 +17,8 @@ from dse import show_calibrated as shown
 from dse.calibrate import command as job
 from dse.calibrate import results
 from dse.calibrate.adjust import adjusted
-from dse.calibrate.check import link_drifts, together_drifts
-from dse.calibrate.command import SAMPLES, Drift, Lab, Measured
+from dse.calibrate.check import Drift, drifts, link_drifts, together_drifts
+from dse.calibrate.command import SAMPLES, Lab, Measured
 from dse.calibrate.samples import Store, opened
 from dse.calibrate.tried import corrected, tried
 from dse.cli_access import Access, TrustOption, placed
@@ -115,7 +115,7 @@ def calibrate(
             timeout_s=effort.timeout,
             seed=effort.seed,
         )
-        found = [*job.drifts(lab), *together_drifts(lab), *link_drifts(lab)] if check else job.measured(lab)
+        found = [*drifts(lab), *together_drifts(lab), *link_drifts(lab)] if check else job.measured(lab)
     if isinstance(found, Measured):
         _conclude(lab, found, out / file.name, as_json)
     else:

@@ -10,7 +10,8 @@ from typing import Any
 from rich.console import Console
 
 from dse import show
-from dse.calibrate.command import Drift, Lab, Measured, Type
+from dse.calibrate.check import Drift
+from dse.calibrate.command import Lab, Measured, Type
 from dse.calibrate.design import WHOLE
 from dse.calibrate.results import Result
 from dse.calibrate.tried import Tried

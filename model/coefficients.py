@@ -157,6 +157,7 @@ class UnitCost:
                   are cold after a wait
     attend_s_per_byte: of a message to another host: processor time that sending it takes while it is leaving
     take_s_per_byte: of one from another host: processor time that it takes a device which computes while it comes
+    turn_s:       of a frame of a stream of which the device has a part: it fills its input and begins anew
     rested_part, rested_s: what a segment that has waited for messages takes less: a part of its time, seconds at most.
                   Who has waited has a share of the processor left over, or a cooler one
     kernels: measured layers by signature (``model.signature``); they come before what ``layers`` says
@@ -197,6 +198,7 @@ class UnitCost:
     wake_s_per_byte: float = 0.0
     attend_s_per_byte: float = 0.0
     take_s_per_byte: float = 0.0
+    turn_s: float = 0.0
     rested_part: float = 0.0
     rested_s: float = 0.0
     memory_kinds: dict[str, float] = field(default_factory=dict)
@@ -290,7 +292,7 @@ def _plain(cost: LayerCost) -> LayerCost:
 MESSAGES = (
     *("send_s", "send_s_per_byte", "receive_s", "receive_s_per_byte", "gap_s"),
     *("late_s", "late_s_per_byte", "wake_s", "wake_s_per_byte", "attend_s_per_byte", "take_s_per_byte"),
-    *("rested_part", "rested_s"),
+    *("rested_part", "rested_s", "turn_s"),
 )
 """Fields of ``UnitCost`` that tell what messages cost a device."""
 

@@ -49,6 +49,7 @@ class CostArrays(NamedTuple):
           ``receive``, too
     rested: (D, 2) what a segment that has waited takes less: a PART of its seconds, so many at MOST
     gap: (D,) seconds of a device's link for a message
+    turn: (D,) seconds of a device for a frame of a stream besides segments and messages, unless it has all of it
     attend: (D, D) seconds of a device for a byte while it leaves; take: (D, D) those of the receiver, if it computes,
             while it comes; stages: how many tasks a message has in ``model.simulation``, one less where all these are 0
     eager: (D, D) bytes of the largest message that leaves before its receiver is ready for it
@@ -72,6 +73,7 @@ class CostArrays(NamedTuple):
     wake: Floats
     rested: Floats
     gap: Floats
+    turn: Floats
     attend: Floats
     take: Floats
     stages: int
@@ -120,6 +122,7 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         wake=np.array([[u.wake_s, u.wake_s_per_byte] for u in units]),
         rested=np.array([[u.rested_part, u.rested_s] for u in units]),
         gap=np.array([u.gap_s for u in units]),
+        turn=np.array([u.turn_s for u in units]),
         attend=(attend := _away(platform, [u.attend_s_per_byte for u in units])),
         take=(take := _away(platform, [u.take_s_per_byte for u in units]).T),
         stages=4 if attend.any() or take.any() else 3,

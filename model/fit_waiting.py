@@ -4,10 +4,10 @@ A rank that waits polls briefly and then sleeps (``runtime.communicator.wait``),
 come; and what it computes then takes longer than it would if the rank had computed all the time: its caches are cold,
 its processor has slept. Or it takes less, where the processor has a share left over from its rest, or is a cooler one:
 a part of the time, up to some seconds. What it computes while a message of its own leaves for another host takes
-longer, too: kernel and MPI take the processor; and so does what it computes while one comes, as in a stream. All are
-fitted apart from computing, as seconds a message and seconds a byte; they are what is left between measured times and
-those that are predicted without them. A processor's pace differs from run to run by more than messages cost; it is
-fitted beside them.
+longer, too: kernel and MPI take the processor; and so does what it computes while one comes, as in a stream, where it
+also takes a while from one frame to the next: its input is filled, its program begins anew. All are fitted apart from
+computing, as seconds a message, a byte or a frame; they are what is left between measured times and those that are
+predicted without them. A processor's pace differs from run to run by more than messages cost; it is fitted beside them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from model.coefficients import UnitCost
 from model.least_squares import Floats, nonnegative
 from model.link_costs import LinkCosts
 from model.link_fit import one_way_s
-from model.samples import Arrival, Run
+from model.samples import Arrival, Footing, Run
 from model.segment_time import Clock, Network, unrested_s
 
 LEAST = 8
@@ -38,6 +38,8 @@ KNEES = (0.0, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 16e-3)
 """Seconds of a segment from which on rest saves no more; one of these is taken, 0 where it explains little."""
 LITTLE = 0.1
 """Of all that is off."""
+SEEN, TURNING = 0.01, 0.25
+"""Parts of a stream's period: what is shorter cannot be told from it, what is longer is waiting."""
 SAVED = 0.95
 """Of a segment's time, rest saves less than this part."""
 
@@ -54,6 +56,7 @@ class Waiting:
     take_s_per_byte: float = 0.0
     rested_part: float = 0.0
     rested_s: float = 0.0
+    turn_s: float = 0.0
 
     def rest_saves(self, time_s: float) -> float:
         """Seconds, of a segment that began rested and took so long."""
@@ -76,8 +79,12 @@ def fit_waiting(
     late = _by_type(_late(runs, links, types), types)
     longer = _by_type(_longer(runs, networks, units, wires), types)
     found = {name: Waiting(*_lateness(late[name]), **_more(longer[name])) for name in dict.fromkeys(types.values())}
-    taken = _by_type(_taken(runs, {device: found[name] for device, name in types.items()}, wires), types)
-    return {name: replace(each, take_s_per_byte=_take(taken[name], each)) for name, each in found.items()}
+    known = {device: found[name] for device, name in types.items()}
+    taken, turned = (_by_type(rows, types) for rows in (_taken(runs, known, wires), _turned(runs, known, units, wires)))
+    return {
+        name: replace(each, take_s_per_byte=_take(taken[name], each), turn_s=_turn(turned[name]))
+        for name, each in found.items()
+    }
 
 
 Row = tuple[str, tuple[float, ...]]
@@ -147,6 +154,36 @@ def _taken(runs: Sequence[Run], known: Mapping[str, Waiting], wires: _Wires) -> 
     return found
 
 
+def _turned(
+    runs: Sequence[Run], known: Mapping[str, Waiting], units: Mapping[str, UnitCost], wires: _Wires
+) -> list[Row]:
+    """Of each stream the rank that is idle least: its period, and what of that it neither computes nor has to do with
+    messages: it is that long between two frames at most. None of streams that wait for a link.
+    """
+    found: list[Row] = []
+    for run in runs:
+        if run.period_s and wires.busiest(run) < max(rank.stream_s or 0.0 for rank in run.ranks):
+            idle = [(run.period_s - _busy(run, rank, known, units), rank.device) for rank in run.ranks]
+            idle_s, device = min(idle)
+            found.append((device, (run.period_s, idle_s)))
+    return found
+
+
+def _busy(run: Run, rank: Footing, known: Mapping[str, Waiting], units: Mapping[str, UnitCost]) -> float:
+    """Seconds of a frame of a stream in which a rank computes, hands over messages and takes them."""
+    unit, late = units[rank.device], known[rank.device]
+    sent = [message.size_bytes for message in run.arrivals if message.source == rank.device]
+    came = [message.size_bytes for message in run.arrivals if message.target == rank.device]
+    send_s = len(sent) * unit.send_s + sum(sent) * unit.send_s_per_byte
+    take_s = len(came) * (unit.receive_s + late.late_s) + sum(came) * (unit.receive_s_per_byte + late.late_s_per_byte)
+    return (rank.stream_s or 0.0) + send_s + take_s
+
+
+def _turn(rows: Sequence[tuple[float, ...]]) -> float:
+    """Seconds: the least that any stream tells well enough, since a rank may wait, too."""
+    return min((idle_s for period_s, idle_s in rows if SEEN * period_s < idle_s < TURNING * period_s), default=0.0)
+
+
 def _rested(run: Run) -> set[int]:
     """The segments that begin rested, as ``seconds.begins_rested`` has it: which of the samples they are."""
     first = {sample.device: index for index, sample in reversed(list(enumerate(run.samples)))}
@@ -188,6 +225,15 @@ class _Wires:
                     together = min(free[host], sample.begin_s + sample.time_s) - max(begin, sample.begin_s)
                     found[index] += rate * max(together, 0.0)
         return found
+
+    def busiest(self, run: Run) -> float:
+        """Seconds of a frame in which the busiest host sends to others, or receives."""
+        busy = defaultdict[tuple[str, str], float](float)
+        for message in filter(self.between, run.arrivals):
+            seconds = message.size_bytes / self._rate(message.source, message.target)
+            busy["out", self.hosts[message.source]] += seconds
+            busy["in", self.hosts[message.target]] += seconds
+        return max(busy.values(), default=0.0)
 
     def between(self, message: Arrival) -> bool:
         """Whether it goes from host to host."""

@@ -81,7 +81,8 @@ def busiest(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, 
     A device counts as busy while it communicates, too, so a pipeline that computes meanwhile can be faster.
     """
     w.link[:] = 0
-    for message in range(m.out_ptr[s.ptr[len(g.size)]]):
+    sent = m.out_ptr[s.ptr[len(g.size)]]
+    for message in range(sent):
         source, target = ix(s.device[ix(m.shard[ix(message)])]), ix(m.device[ix(message)])
         seconds = out.size[ix(message)] / c.bandwidth[source, target]
         w.link[ix(c.leave[source, target])] += seconds
@@ -89,7 +90,8 @@ def busiest(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, 
             w.link[ix(c.enter[source, target])] += seconds
     busy = 0.0
     for device in range(len(c.pool)):
-        busy = max(busy, out.account[device, COMPUTE] + out.account[device, COMMUNICATE])
+        turn = c.turn[device] if sent > 0 and out.segments[device] > 0 else 0.0
+        busy = max(busy, out.account[device, COMPUTE] + out.account[device, COMMUNICATE] + turn)
     for link in range(c.links):
         busy = max(busy, w.link[link])
     return busy

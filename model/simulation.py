@@ -116,6 +116,7 @@ def countable(c: CostArrays, out: Ledger, frames: int) -> bool:
     spent = 0.0
     for device in range(len(out.account)):
         spent += out.account[device, COMPUTE] / (1 - c.rested[device, PART]) + out.account[device, COMMUNICATE]
+        spent += c.turn[device]
     return spent * frames < LONGEST_S
 
 
@@ -180,6 +181,12 @@ def enter_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int6
 def take_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int64:
     """A device that computes takes in a message meanwhile, at most for as long as it comes."""
     return min(ticks(c.take[source, target] * size), enter_ticks(c, source, target, size))
+
+
+@inlined
+def turn_ticks(c: CostArrays, device: int, sent: int) -> np.int64:
+    """A device goes from one frame of a stream to the next. What it takes whole networks is in their seconds."""
+    return ticks(c.turn[device]) if sent > 0 else np.int64(0)
 
 
 @inlined

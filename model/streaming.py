@@ -2,9 +2,9 @@
 
 Frames follow one another with two sets of buffers: a device begins a frame when it is done with the last one and all
 that it sent in the frame before that has arrived, and a message that is too large to be sent unasked waits until the
-other side is done with the frame two before. Messages come while their receiver does what is before them in its
-program; that takes it longer by what its processor has to do with them, unless it waits for them anyway, as in a frame
-alone.
+other side is done with the frame two before. From one frame to the next it takes a while: it fills its input and begins
+anew. Messages come while their receiver does what is before them in its program; that takes it longer by what its
+processor has to do with them, unless it waits for them anyway, as in a frame alone.
 
 A device that has waited for messages computes the next segment in less time (``CostArrays.rested``). In a stream it
 waits less: it is simulated as if nobody had rested, and then again, where devices save what their idle time is worth.
@@ -21,7 +21,7 @@ from model.costs import PART, CostArrays
 from model.events import PLAIN
 from model.lowering import Messages, Shards
 from model.seconds import unrested
-from model.simulation import ENTER, LEAVE, TICK_S, UNCOUNTABLE, Stage, build, countable, take_ticks, ticks
+from model.simulation import ENTER, LEAVE, TICK_S, UNCOUNTABLE, Stage, build, countable, take_ticks, ticks, turn_ticks
 from model.spending import Ledger
 
 
@@ -148,7 +148,7 @@ def _end_of_program(
 ) -> int:
     """The task that ends a device's frame, and what it lets go on; returns the number of edges so far."""
     t = w.tasks
-    t.duration[task], t.resource[task], t.lag[task] = w.taken[w.begin[device]], -1, -1
+    t.duration[task], t.resource[task], t.lag[task] = w.taken[w.begin[device]] + turn_ticks(c, device, sent), -1, -1
     t.needs[:, task] = 1
     t.first[task] = edge
     t.to[edge], t.distance[edge] = w.begin[device], 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from dse.calibrate import boards as kinds
-from dse.calibrate.command import DRIFT, Drift
+from dse.calibrate.check import DRIFT, Drift
 from dse.inputs import Cnn
 from model.mapping import Mapping
 from model.platform import Device, Platform, text_of

@@ -1,28 +1,66 @@
-"""Whether links, and devices together, are what they were when they were calibrated: a small sample, measured again."""
+"""Whether devices, alone and together, and links are what they were: a small sample, measured again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from statistics import fmean, median
 
-from dse.calibrate.command import TURNS, Drift, Lab
+from dse.calibrate.command import TURNS, Lab, Type, frame_times
 from dse.calibrate.links import link_bundles
-from dse.calibrate.measure import link_samples
+from dse.calibrate.measure import Job, link_samples
+from dse.provenance import changes
 from model.link_costs import WAY, LinkSample
 from model.link_fit import ALIKE_BYTES
+from model.samples import Run
+from runtime.errors import CleaveError
 
+DRIFT, DRIFT_S = 0.1, 1e-4
+"""Change of a time that calls for a new calibration: relative, and at least so many seconds."""
 PART, FRAMES = 4, 3
 """So small a part of the frames of each bundle, but so many: few messages of 4 bytes tell nothing of the next."""
 ALLOWED = 0.3
 """Change of a message's time that is no drift: messages repeat worse than kernels do."""
-FIGURES = {"frame": attrgetter("time_s"), "stream": attrgetter("period_s")}
+FIGURES = {"latency": attrgetter("time_s"), "period": attrgetter("period_s")}
 """Times of a run on several devices: of a frame alone, and of one in a stream."""
 
 
 Ways = dict[tuple[str, str], dict[int, float]]
 """From one device to another, size → seconds of a message."""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """A whole network, measured again.
+
+    before_s, now_s: seconds of a frame
+    changed: conditions that are others now
+
+    Of messages and of several devices, too: ``device`` is their way, or how many there are,
+    ``network`` says which size, or which time.
+    """
+
+    type: str
+    device: str
+    network: str
+    before_s: float
+    now_s: float
+    changed: tuple[str, ...] = ()
+
+    @property
+    def change(self) -> float:
+        """Relative; more than 0 where it takes longer now."""
+        return self.now_s / self.before_s - 1
+
+    @property
+    def drifted(self) -> bool:
+        """Whether the calibration does not hold any more."""
+        return abs(self.now_s - self.before_s) > max(DRIFT * self.before_s, DRIFT_S)
+
+    def beyond(self, slowdowns: Mapping[str, float]) -> bool:
+        """Whether it has drifted by more than what devices take longer now (``dse.calibrate.adjust``) explains."""
+        return self.drifted and self.device not in slowdowns
 
 
 @dataclass(frozen=True)
@@ -42,6 +80,30 @@ class TogetherDrift(Drift):
     def beyond(self, slowdowns: Mapping[str, float]) -> bool:
         """Whether it has drifted by more than if all of it took as much longer as the slowest device."""
         return replace(self, before_s=self.before_s * max(slowdowns.values(), default=1.0)).drifted
+
+
+def drifts(lab: Lab) -> list[Drift]:
+    """The whole networks, measured again on all devices. ``CleaveError`` where they were not before."""
+    there = lab.store.by_key
+    looks = lab.first_looks()
+    if any(job.key not in there for job in looks):
+        raise CleaveError(f"{lab.store.path}: not all devices of this platform and these networks were measured there; "
+                          "calibrate first, without --check")  # fmt: skip
+    types = lab.types(frame_times(looks, [there[job.key] for job in looks]))
+    return [_drift(lab, types, look, there, done, len(looks)) for done, look in enumerate(looks)]
+
+
+def _drift(lab: Lab, types: Sequence[Type], look: Job, there: dict[str, Run], done: int, count: int) -> Drift:
+    """Against what it took before: at first, and in the run that coefficients were fitted to, if there was one."""
+    device = look.subject.device
+    (type_,) = (each for each in types if any(device in board.devices for board in each.boards))
+    job = lab.full(device, look.subject.cnn, there[look.key].time_s)[0]
+    if device in type_.devices and job.key not in there:
+        raise CleaveError(f"{lab.store.path}: the calibration was not finished ({job}); go on with it, without --check")
+    lab.tell(done, count, str(job))
+    now, before = lab.measure(job), [there[key] for key in (look.key, job.key) if key in there]
+    changed = tuple(changes(before[-1].conditions, now.conditions))
+    return Drift(type_.name, now.device, now.network, fmean(run.time_s for run in before), now.time_s, changed)
 
 
 def together_drifts(lab: Lab) -> list[Drift]:

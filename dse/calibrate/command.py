@@ -18,7 +18,6 @@ from dse.calibrate.links import link_bundles
 from dse.calibrate.measure import LEAST, WARMUP, Job, Subject, frames_for, guessed_s, link_key, link_samples, run
 from dse.calibrate.samples import Store
 from dse.inputs import Cnn
-from dse.provenance import changes
 from dse.ready import Place
 from model.link_costs import LinkSample
 from model.platform import Platform
@@ -36,8 +35,6 @@ MOST_DEVICES, TOGETHER, TOGETHER_S = 4, 2, 10.0
 guessed."""
 TURNS = 2
 """How often each of these is run, long after one another: a host that was slow for minutes is seldom so twice."""
-DRIFT, DRIFT_S = 0.1, 1e-4
-"""Change of a time that calls for a new calibration: relative, and at least so many seconds."""
 
 Tell = Callable[[int, int, str], None]
 """Is told how many of how many runs are done, and what comes next."""
@@ -68,39 +65,6 @@ def alike_devices(platform: Platform, types: Sequence[Type]) -> dict[str, tuple[
         for board in type_.boards
         for device in board.devices
     }
-
-
-@dataclass(frozen=True)
-class Drift:
-    """A whole network, measured again.
-
-    before_s, now_s: seconds of a frame
-    changed: conditions that are others now
-
-    Of messages and of several devices (``dse.calibrate.check``), too: ``device`` is their way, or how many there are,
-    ``network`` says which size, or which time.
-    """
-
-    type: str
-    device: str
-    network: str
-    before_s: float
-    now_s: float
-    changed: tuple[str, ...] = ()
-
-    @property
-    def change(self) -> float:
-        """Relative; more than 0 where it takes longer now."""
-        return self.now_s / self.before_s - 1
-
-    @property
-    def drifted(self) -> bool:
-        """Whether the calibration does not hold any more."""
-        return abs(self.now_s - self.before_s) > max(DRIFT * self.before_s, DRIFT_S)
-
-    def beyond(self, slowdowns: Mapping[str, float]) -> bool:
-        """Whether it has drifted by more than what devices take longer now (``dse.calibrate.adjust``) explains."""
-        return self.drifted and self.device not in slowdowns
 
 
 @dataclass(frozen=True)
@@ -139,6 +103,11 @@ class Lab:
     def _first_look(self, subject: Subject) -> Job:
         design = whole(subject.cnn.graph, subject.device)
         return Job(subject, replace(design, what=FIRST_LOOK), frames_for(FIRST_S, guessed_s(subject, design)))
+
+    def types(self, times: Mapping[int, Sequence[float]]) -> list[Type]:
+        """Which devices are alike. times: device → seconds of a frame of each network (``frame_times``)"""
+        groups = kinds.types(self.platform, self.boards, times)
+        return [Type(n, tuple(group)) for n, group in zip(kinds.names(self.platform, groups), groups, strict=True)]
 
     def full(self, device: int, cnn: Cnn, frame_s: float) -> list[Job]:
         """The runs of a network on a device that coefficients are fitted to. frame_s: seconds of a frame, about"""
@@ -253,8 +222,8 @@ def measured(lab: Lab) -> Measured:
     """Measure all that is not there yet."""
     looks = lab.first_looks()
     seen = lab.runs(looks)
-    times = _times(looks, seen)
-    types = _types(lab, times)
+    times = frame_times(looks, seen)
+    types = lab.types(times)
     first = lab.runs(lab.together(0))
     jobs = {
         type_.name: in_turn(
@@ -287,36 +256,7 @@ def in_turn(of_networks: Sequence[Sequence[Job]]) -> list[Job]:
     return [job for row in zip_longest(*of_networks) for job in row if job is not None]
 
 
-def drifts(lab: Lab) -> list[Drift]:
-    """The whole networks, measured again on all devices. ``CleaveError`` where they were not before."""
-    there = lab.store.by_key
-    looks = lab.first_looks()
-    if any(job.key not in there for job in looks):
-        raise CleaveError(f"{lab.store.path}: not all devices of this platform and these networks were measured there; "
-                          "calibrate first, without --check")  # fmt: skip
-    types = _types(lab, _times(looks, [there[job.key] for job in looks]))
-    return [_drift(lab, types, look, there, done, len(looks)) for done, look in enumerate(looks)]
-
-
-def _drift(lab: Lab, types: Sequence[Type], look: Job, there: dict[str, Run], done: int, count: int) -> Drift:
-    """Against what it took before: at first, and in the run that coefficients were fitted to, if there was one."""
-    device = look.subject.device
-    (type_,) = (each for each in types if any(device in board.devices for board in each.boards))
-    job = lab.full(device, look.subject.cnn, there[look.key].time_s)[0]
-    if device in type_.devices and job.key not in there:
-        raise CleaveError(f"{lab.store.path}: the calibration was not finished ({job}); go on with it, without --check")
-    lab.tell(done, count, str(job))
-    now, before = lab.measure(job), [there[key] for key in (look.key, job.key) if key in there]
-    changed = tuple(changes(before[-1].conditions, now.conditions))
-    return Drift(type_.name, now.device, now.network, fmean(run.time_s for run in before), now.time_s, changed)
-
-
-def _types(lab: Lab, times: dict[int, list[float]]) -> list[Type]:
-    groups = kinds.types(lab.platform, lab.boards, times)
-    return [Type(n, tuple(group)) for n, group in zip(kinds.names(lab.platform, groups), groups, strict=True)]
-
-
-def _times(jobs: Iterable[Job], runs: Iterable[Run]) -> dict[int, list[float]]:
+def frame_times(jobs: Iterable[Job], runs: Iterable[Run]) -> dict[int, list[float]]:
     """Device → seconds of a frame of each network."""
     found: dict[int, list[float]] = {}
     for job, each in zip(jobs, runs, strict=True):

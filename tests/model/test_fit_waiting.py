@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +80,7 @@ def found(graph: Graph, *runs: Run) -> Waiting:
 
 def test_what_messages_cost_comes_back(graph: Graph) -> None:
     seen = [*vars(found(graph, made_up(graph, UNATTENDED))).values()]
-    assert seen[2:] == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte, 0, 0, 0, 0], rel=1e-3)
+    assert seen[2:] == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte, 0, 0, 0, 0, 0], rel=1e-3)
     assert seen[:2] == pytest.approx(
         [KNOWN.late_s, KNOWN.late_s_per_byte], rel=0.2
     )  # what the link takes is fitted, too
@@ -141,6 +142,18 @@ def test_what_coming_messages_cost_in_a_stream_comes_back(graph: Graph, take: fl
     assert found(graph, streamed(replace(run, arrivals=tuple(sent)), 0.0)).take_s_per_byte == 0
 
 
+@pytest.mark.parametrize(("size", "told"), [(1000, True), (50 * MB, False)])
+def test_what_a_stream_takes_between_two_frames_comes_back_unless_it_waits_for_a_link(
+    graph: Graph, size: int, told: bool
+) -> None:
+    run, busiest_s, turn = streamed(made_up(graph, Waiting()), 0.0), 0.1, 0.005
+    arrivals = tuple(replace(message, size_bytes=size, took_s=None) for message in run.arrivals)
+    ranks = tuple(replace(r, stream_s=part * busiest_s) for r, part in zip(run.ranks, (1, 0.5), strict=True))
+    of_run = partial(replace, run, arrivals=arrivals, ranks=ranks)
+    runs = [of_run(period_s=busiest_s + more) for more in (turn, 1.5 * turn, busiest_s / 1000, busiest_s / 2)]
+    assert found(graph, *runs).turn_s == pytest.approx(turn if told else 0.0, rel=1e-2)
+
+
 def test_nothing_is_told_where_nothing_was_sent(graph: Graph) -> None:
     assert found(graph) == found(graph, replace(made_up(graph, KNOWN), arrivals=())) == Waiting()
 
@@ -183,6 +196,26 @@ def test_only_a_stream_takes_longer_where_messages_come_while_their_receiver_com
     assert sent > 0
     assert taking.latency_s == plain.latency_s
     assert taking.period_s - plain.period_s == pytest.approx(busy * take * sent, rel=1e-6, abs=1e-14)
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_only_a_stream_on_several_devices_takes_longer_by_what_is_between_two_frames(
+    tmp_path: Path, split: bool
+) -> None:
+    """On a single device that is in what it was measured to compute."""
+    graph, turn = graph_of(tmp_path, six_layers()), 3e-5
+    mapping = Mapping.whole(graph, [0] + [int(split)] * (len(graph.layers) - 1))
+    (tmp_path / "turning").mkdir()
+    platforms = (
+        cluster(replace(UNIT, frequency_hz=1e6), tmp_path),
+        cluster(replace(UNIT, frequency_hz=1e6, turn_s=turn), tmp_path / "turning"),
+    )
+    for plain, turning in (
+        [simulated(graph, platform, mapping, 20, 4).price for platform in platforms],
+        [priced(graph, platform, mapping) for platform in platforms],
+    ):
+        assert turning.latency_s == plain.latency_s
+        assert turning.period_s - plain.period_s == pytest.approx(split * turn, rel=1e-6, abs=1e-14)
 
 
 @pytest.mark.parametrize(("first", "busy"), [(1, True), (5, False)])

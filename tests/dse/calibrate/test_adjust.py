@@ -9,8 +9,7 @@ import pytest
 from rich.console import Console
 
 from dse.calibrate.adjust import adjusted
-from dse.calibrate.check import LinkDrift, TogetherDrift
-from dse.calibrate.command import Drift
+from dse.calibrate.check import Drift, LinkDrift, TogetherDrift
 from dse.inputs import Cnn, read_cnn
 from dse.show_calibrated import drifts
 from model.mapping import Mapping
@@ -80,7 +79,7 @@ def test_what_to_do_is_said(slowdowns: dict[str, float], said: str) -> None:
 def test_devices_together_take_as_much_longer_as_each_does(
     now_s: float, slowdowns: dict[str, float], beyond: bool
 ) -> None:
-    assert TogetherDrift("several", "2 devices", "six, frame", 1.0, now_s).beyond(slowdowns) == beyond
+    assert TogetherDrift("several", "2 devices", "six, latency", 1.0, now_s).beyond(slowdowns) == beyond
 
 
 def test_a_type_of_device_that_was_not_measured_is_told_and_nothing_written(cnn: Cnn, tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from dse.calibrate.command import SAMPLES, Drift
+from dse.calibrate.check import Drift
+from dse.calibrate.command import SAMPLES
 from dse.calibrate.samples import RUN, opened
 from model import coefficients
 from model import priced as prices
@@ -230,13 +231,13 @@ def test_check_finds_a_time_that_is_another_now_and_writes_nothing(finished: Pat
     file.write_text("".join(_slower(line, 1e4) for line in file.read_text().splitlines()))
     before = files(here / "out")
     said = dse(*CALIBRATE, "--check", "--json")
-    network, frame, stream, *links = json.loads(said.out)
+    network, latency, period, *links = json.loads(said.out)
     assert (network["type"], network["drifted"], network["changed"]) == ("a", True, [])
-    for row, time_s in ((frame, "time_s"), (stream, "period_s")):
+    for row, time_s in ((latency, "time_s"), (period, "period_s")):
         turns = [getattr(run, time_s) for run in kept() if run.what == "stretches"]
         assert (row["device"], row["before_s"]) == ("2 devices", pytest.approx(sum(turns) / 2))
         assert 0.1 < row["now_s"] / row["before_s"] < 10
-    assert [row["network"] for row in (frame, stream)] == ["six, frame", "six, stream"]
+    assert [row["network"] for row in (latency, period)] == ["six, latency", "six, period"]
     assert {row["device"] for row in links} == {"a_cpu0 to c_cpu0", "c_cpu0 to a_cpu0"}
     assert {row["network"] for row in links} >= {"4 bytes", "1048576 bytes"}
     assert said.code == 1

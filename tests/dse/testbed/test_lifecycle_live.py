@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
-from dse.testbed import lifecycle, machine, spec, state
+from dse.testbed import lifecycle, limits, machine, spec, state
 from runtime.errors import CleaveError
 from tests.cluster import OWN, Cluster, skip_unless_possible
 from tests.command import Said, done, dse
@@ -47,7 +49,7 @@ def cluster(file: Path) -> Cluster:
 
 def traces(folder: Path) -> list[str]:
     """All that there is of our testbed on this machine, and every mount where a host has one of its own."""
-    groups = [str(group) for h in machine.mounted() for group in [h.testbed(NAME)] if group.exists()]
+    groups = [str(group) for h in machine.mounted() for group in h.ours(NAME) if group.exists()]
     links = machine.tagged_links(f"{state.TAG} {NAME}")
     files = [str(path) for path in (state.ROOT / NAME, folder / "box") if path.exists()]
     drafts = [path.name for path in folder.iterdir() if path.name.startswith(".box")]
@@ -107,6 +109,41 @@ def test_a_second_one_of_the_same_name_is_refused_and_the_first_stays(two: Path)
         f"'dse testbed down --name {NAME}', or choose another --name"
     ]
     assert cluster(two).said("one", "hostname") == "one"
+
+
+def awake() -> list[int]:
+    """Processes that keep the cores of our testbed awake."""
+    return [pid for hierarchy in machine.mounted() for pid in machine.processes(hierarchy.idle(NAME))]
+
+
+def rested(core: int) -> float:
+    """Seconds that a core has had nothing to do."""
+    return psutil.cpu_times(percpu=True)[core].idle
+
+
+def test_cores_of_a_virtual_machine_stay_awake_and_that_is_in_nobody_s_way(
+    two: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (hierarchy,) = (each for each in machine.mounted() if "cpu" in each.controllers)
+    before = traces(two.parent)
+    monkeypatch.setattr(machine, "virtual", lambda: True)
+    assert put_up(two).code == 0
+    if not (hierarchy.testbed(NAME) / limits.CPU_IDLE).exists():
+        pytest.skip("this kernel knows no processes that give way to all others (Linux 5.15 and later do)")
+    (pid,) = awake()
+    assert os.sched_getaffinity(pid) == {0}, "two hosts have the same core"
+    assert (hierarchy.idle(NAME).parent / limits.CPU_IDLE).read_text().strip() == "1"
+    begin = rested(0)
+    time.sleep(0.5)
+    assert rested(0) - begin < 0.1
+    assert done("testbed", "down", "--name", NAME) == f"took down {NAME}\n"
+    assert (awake(), traces(two.parent)) == ([], before)
+
+
+def test_cores_that_are_no_virtual_machine_s_may_sleep(two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "virtual", lambda: False)
+    assert put_up(two).code == 0
+    assert awake() == []
 
 
 def test_a_dry_run_makes_nothing(two: Path) -> None:

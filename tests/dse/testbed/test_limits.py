@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,17 @@ def test_groups_are_made_from_the_outside_in_and_version_2_passes_controllers_on
         "cleave-testbed/box/host-fast/memory.swap.max": "0",
     }
     assert (tmp_path / "cleave-testbed/box/switch").is_dir()
+
+
+def test_what_gives_way_to_all_others_is_outside_of_what_comes_first(tmp_path: Path) -> None:
+    (hierarchy,) = limits.hierarchies(version2(tmp_path))
+    for testbed in (BOX, replace(BOX, name="other")):
+        for group, writes in limits.idle(hierarchy, testbed):
+            machine.make_group(group, writes)
+    outer = tmp_path / "cleave-testbed-idle"
+    assert sorted(path.name for path in outer.iterdir()) == ["box", "cpu.idle", "other"]
+    assert (outer / "cpu.idle").read_text() == "1"
+    assert hierarchy.ours(BOX.name) == (outer / "box", tmp_path / "cleave-testbed/box")
 
 
 def test_processes_are_found_in_all_groups_below(tmp_path: Path) -> None:
