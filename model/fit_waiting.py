@@ -4,17 +4,16 @@ A rank that waits polls briefly and then sleeps (``runtime.communicator.wait``),
 come; and what it computes then takes longer than it would if the rank had computed all the time: its caches are cold,
 its processor has slept. Or it takes less, where the processor has a share left over from its rest, or is a cooler one:
 a part of the time, up to some seconds. What it computes while a message of its own leaves for another host takes
-longer, too: kernel and MPI take the processor; and so does what it computes while one comes, as in a stream, where it
-also takes a while from one frame to the next: its input is filled, its program begins anew. All are fitted apart from
-computing, as seconds a message, a byte or a frame; they are what is left between measured times and those that are
-predicted without them. A processor's pace differs from run to run by more than messages cost; it is fitted beside them.
+longer, too: kernel and MPI take the processor. All are fitted apart from computing, as seconds a message and seconds a
+byte; they are what is left between measured times and those that are predicted without them. A processor's pace differs
+from run to run by more than messages cost; it is fitted beside them. ``model.fit_stream`` goes on from here.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
@@ -23,7 +22,7 @@ from model.coefficients import UnitCost
 from model.least_squares import Floats, nonnegative
 from model.link_costs import LinkCosts
 from model.link_fit import one_way_s
-from model.samples import Arrival, Footing, Run
+from model.samples import Arrival, Run
 from model.segment_time import Clock, Network, unrested_s
 
 LEAST = 8
@@ -38,8 +37,6 @@ KNEES = (0.0, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 16e-3)
 """Seconds of a segment from which on rest saves no more; one of these is taken, 0 where it explains little."""
 LITTLE = 0.1
 """Of all that is off."""
-SEEN, TURNING = 0.01, 0.25
-"""Parts of a stream's period: what is shorter cannot be told from it, what is longer is waiting."""
 SAVED = 0.95
 """Of a segment's time, rest saves less than this part."""
 
@@ -71,27 +68,21 @@ def fit_waiting(
     types: Mapping[str, str],
     hosts: Mapping[str, str],
 ) -> dict[str, Waiting]:
-    """By type of device.
+    """By type of device, but for what only streams tell.
 
     units: device → what it computes at; types: device → its type, as ``links`` has them; hosts: device → its host
     """
-    wires = _Wires(links, hosts)
-    late = _by_type(_late(runs, links, types), types)
-    longer = _by_type(_longer(runs, networks, units, wires), types)
-    found = {name: Waiting(*_lateness(late[name]), **_more(longer[name])) for name in dict.fromkeys(types.values())}
-    known = {device: found[name] for device, name in types.items()}
-    taken, turned = (_by_type(rows, types) for rows in (_taken(runs, known, wires), _turned(runs, known, units, wires)))
-    return {
-        name: replace(each, take_s_per_byte=_take(taken[name], each), turn_s=_turn(turned[name]))
-        for name, each in found.items()
-    }
+    wires = Wires(links, hosts)
+    late = by_type(_late(runs, links, types), types)
+    longer = by_type(_longer(runs, networks, units, wires), types)
+    return {name: Waiting(*_lateness(late[name]), **_more(longer[name])) for name in dict.fromkeys(types.values())}
 
 
 Row = tuple[str, tuple[float, ...]]
 """Device, then figures, the last of which are seconds."""
 
 
-def _by_type(rows: Sequence[Row], types: Mapping[str, str]) -> dict[str, list[tuple[float, ...]]]:
+def by_type(rows: Sequence[Row], types: Mapping[str, str]) -> dict[str, list[tuple[float, ...]]]:
     found = defaultdict[str, list[tuple[float, ...]]](list)
     for device, figures in rows:
         found[types[device]].append(figures)
@@ -109,7 +100,7 @@ def _late(runs: Sequence[Run], links: LinkCosts, types: Mapping[str, str]) -> li
 
 
 def _longer(
-    runs: Sequence[Run], networks: Mapping[str, Network], units: Mapping[str, UnitCost], wires: _Wires
+    runs: Sequence[Run], networks: Mapping[str, Network], units: Mapping[str, UnitCost], wires: Wires
 ) -> list[Row]:
     """Segments: number of the run, what they take alone, whether they begin rested, whether they wait for messages and
     bytes of these, bytes that leave while they are computed, what they take.
@@ -123,7 +114,7 @@ def _longer(
                 sizes[message.sample].append(message.size_bytes)
         clocks = {name: Clock(network, units[name]) for name in {sample.device for sample in run.samples}}
         leaving = wires.leaving(run)
-        rested = _rested(run)
+        rested = begin_rested(run)
         for index, sample in enumerate(run.samples):
             alone_s, come = clocks[sample.device].seconds(sample.parts, divided), sizes[index]
             row = (number, alone_s, index in rested, bool(come), sum(come), leaving[index], sample.time_s)
@@ -131,60 +122,7 @@ def _longer(
     return found
 
 
-def _taken(runs: Sequence[Run], known: Mapping[str, Waiting], wires: _Wires) -> list[Row]:
-    """Ranks that receive messages in streams: bytes that come while they compute; seconds by which they compute longer
-    than in frames alone, but for what they attend to more and rest less; and how well these are known.
-    """
-    found: list[Row] = []
-    for run in runs:
-        leaving, away = wires.leaving(run), [m for m in run.arrivals if wires.between(m)]
-        rested = _rested(run)
-        for rank in run.ranks:
-            came = sum(m.size_bytes for m in away if m.target == rank.device)
-            if came and rank.stream_s and run.period_s:
-                mine = [index for index, sample in enumerate(run.samples) if sample.device == rank.device]
-                alone_s = sum(run.samples[index].time_s for index in mine)
-                sent = sum(m.size_bytes for m in away if m.source == rank.device)
-                cost, idle_s = known[rank.device], max(run.period_s - rank.stream_s, 0.0)
-                attended_s = cost.attend_s_per_byte * (sent - sum(leaving[index] for index in mine))
-                saved_s = sum(cost.rest_saves(run.samples[index].time_s) for index in mine if index in rested)
-                tired_s = saved_s - min(saved_s, cost.rested_part * idle_s)
-                busy, more_s = min(rank.stream_s / run.period_s, 1.0), rank.stream_s - alone_s - attended_s - tired_s
-                found.append((rank.device, (busy * came, more_s, PACE * alone_s + FAR_S)))
-    return found
-
-
-def _turned(
-    runs: Sequence[Run], known: Mapping[str, Waiting], units: Mapping[str, UnitCost], wires: _Wires
-) -> list[Row]:
-    """Of each stream the rank that is idle least: its period, and what of that it neither computes nor has to do with
-    messages: it is that long between two frames at most. None of streams that wait for a link.
-    """
-    found: list[Row] = []
-    for run in runs:
-        if run.period_s and wires.busiest(run) < max(rank.stream_s or 0.0 for rank in run.ranks):
-            idle = [(run.period_s - _busy(run, rank, known, units), rank.device) for rank in run.ranks]
-            idle_s, device = min(idle)
-            found.append((device, (run.period_s, idle_s)))
-    return found
-
-
-def _busy(run: Run, rank: Footing, known: Mapping[str, Waiting], units: Mapping[str, UnitCost]) -> float:
-    """Seconds of a frame of a stream in which a rank computes, hands over messages and takes them."""
-    unit, late = units[rank.device], known[rank.device]
-    sent = [message.size_bytes for message in run.arrivals if message.source == rank.device]
-    came = [message.size_bytes for message in run.arrivals if message.target == rank.device]
-    send_s = len(sent) * unit.send_s + sum(sent) * unit.send_s_per_byte
-    take_s = len(came) * (unit.receive_s + late.late_s) + sum(came) * (unit.receive_s_per_byte + late.late_s_per_byte)
-    return (rank.stream_s or 0.0) + send_s + take_s
-
-
-def _turn(rows: Sequence[tuple[float, ...]]) -> float:
-    """Seconds: the least that any stream tells well enough, since a rank may wait, too."""
-    return min((idle_s for period_s, idle_s in rows if SEEN * period_s < idle_s < TURNING * period_s), default=0.0)
-
-
-def _rested(run: Run) -> set[int]:
+def begin_rested(run: Run) -> set[int]:
     """The segments that begin rested, as ``seconds.begins_rested`` has it: which of the samples they are."""
     first = {sample.device: index for index, sample in reversed(list(enumerate(run.samples)))}
     ends = max(run.samples, key=lambda sample: max((part.layer for part in sample.parts), default=-1)).device
@@ -192,19 +130,8 @@ def _rested(run: Run) -> set[int]:
     return waited | {index for device, index in first.items() if device != ends}
 
 
-def _take(rows: Sequence[tuple[float, ...]], waiting: Waiting) -> float:
-    """Seconds a byte; where streams tell little it is near what attending to one that leaves takes."""
-    likely = waiting.attend_s_per_byte
-    if not rows or not likely:
-        return 0.0
-    came, more, error = np.array(rows, dtype=np.float64).T
-    known = float(np.sum((came / error) ** 2)) * likely**2
-    told = float(np.sum(came * more / error**2)) * likely**2
-    return max(0.0, (told + likely) / (known + 1.0))
-
-
 @dataclass(frozen=True)
-class _Wires:
+class Wires:
     """Links between hosts. hosts: by device"""
 
     links: LinkCosts

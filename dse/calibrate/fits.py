@@ -13,6 +13,7 @@ from dse.calibrate.link_keys import unit_fields
 from model import coefficients, fitting
 from model.coefficients import UnitCost
 from model.fit_energy import Metered, metered, with_power
+from model.fit_stream import fit_stream
 from model.fit_waiting import fit_waiting
 from model.fitting import Report
 from model.link_costs import LinkCosts
@@ -73,7 +74,9 @@ class Fitting:
 
     def _with_waiting(self, fits: Fits, links: LinkCosts) -> Fits:
         names = labels(self.alike)
-        waiting = fit_waiting(self.found.together, self.networks, self._units(fits), links, names, self._hosts)
+        runs, units, hosts = self.found.together, self._units(fits), self._hosts
+        waiting = fit_waiting(runs, self.networks, units, links, names, hosts)
+        waiting = fit_stream(runs, waiting, units, links, names, hosts)
         return _changed(fits, lambda name, unit: replace(unit, **vars(waiting[names[name]])))
 
     def _with_power(self, fits: Fits) -> Fits:

@@ -7,7 +7,8 @@ core.
 
 **Awake** is a core that always has something to do. One of a virtual machine that has nothing to do is given away,
 comes back when the machine below gets to it, and computes slower for a while then; a host waits for its next
-millisecond hundreds of times a second. These processes only run when nothing else would.
+millisecond hundreds of times a second. These processes only run when nothing else would: they belong into a control
+group of which that is said (``limits.idle``), for by its own priority one only gives way to its own session.
 
 A program of its own: ``python cores.py Ticks|Awake CORE …``
 """

@@ -16,6 +16,7 @@ from model import coefficients
 from model.case import Case
 from model.coefficients import Coefficients, UnitCost
 from model.fit_memory import fit_memory, peak_bytes
+from model.fit_stream import fit_stream
 from model.fit_waiting import Waiting, fit_waiting
 from model.graph import Graph, Tensor
 from model.held_weights import Weights
@@ -75,7 +76,8 @@ def made_up(
 def found(graph: Graph, *runs: Run) -> Waiting:
     links, units = fit_links(Truth().samples(), TYPES), dict.fromkeys(NAMES, UNIT)
     hosts = {name: name for name in TYPES}
-    return fit_waiting(runs, {graph.name: Network(graph)}, units, links, TYPES, hosts)["small"]
+    waiting = fit_waiting(runs, {graph.name: Network(graph)}, units, links, TYPES, hosts)
+    return fit_stream(runs, waiting, units, links, TYPES, hosts)["small"]
 
 
 def test_what_messages_cost_comes_back(graph: Graph) -> None:

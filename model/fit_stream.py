@@ -1,0 +1,101 @@
+"""From streams on several devices to what messages and frames cost there, besides what frames alone tell.
+
+What a rank computes while a message comes takes longer: kernel and MPI take the processor. And it takes a while from
+one frame to the next: its input is filled, its program begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from model.coefficients import UnitCost
+from model.fit_waiting import FAR_S, PACE, Row, Waiting, Wires, begin_rested, by_type
+from model.link_costs import LinkCosts
+from model.samples import Footing, Run
+
+SEEN, TURNING = 0.01, 0.25
+"""Parts of a stream's period: what is shorter cannot be told from it, what is longer is waiting."""
+
+
+def fit_stream(
+    runs: Sequence[Run],
+    waiting: Mapping[str, Waiting],
+    units: Mapping[str, UnitCost],
+    links: LinkCosts,
+    types: Mapping[str, str],
+    hosts: Mapping[str, str],
+) -> dict[str, Waiting]:
+    """By type of device, all that messages cost. waiting: what ``fit_waiting`` has found; the others as there"""
+    wires, known = Wires(links, hosts), {device: waiting[name] for device, name in types.items()}
+    taken, turned = (by_type(rows, types) for rows in (_taken(runs, known, wires), _turned(runs, known, units, wires)))
+    return {
+        name: replace(each, take_s_per_byte=_take(taken[name], each), turn_s=_turn(turned[name]))
+        for name, each in waiting.items()
+    }
+
+
+def _taken(runs: Sequence[Run], known: Mapping[str, Waiting], wires: Wires) -> list[Row]:
+    """Ranks that receive messages in streams: bytes that come while they compute; seconds by which they compute longer
+    than in frames alone, but for what they attend to more and rest less; and how well these are known.
+    """
+    found: list[Row] = []
+    for run in runs:
+        leaving, away = wires.leaving(run), [m for m in run.arrivals if wires.between(m)]
+        rested = begin_rested(run)
+        for rank in run.ranks:
+            came = sum(m.size_bytes for m in away if m.target == rank.device)
+            if came and rank.stream_s and run.period_s:
+                mine = [index for index, sample in enumerate(run.samples) if sample.device == rank.device]
+                alone_s = sum(run.samples[index].time_s for index in mine)
+                sent = sum(m.size_bytes for m in away if m.source == rank.device)
+                cost, idle_s = known[rank.device], max(run.period_s - rank.stream_s, 0.0)
+                attended_s = cost.attend_s_per_byte * (sent - sum(leaving[index] for index in mine))
+                saved_s = sum(cost.rest_saves(run.samples[index].time_s) for index in mine if index in rested)
+                tired_s = saved_s - min(saved_s, cost.rested_part * idle_s)
+                busy, more_s = min(rank.stream_s / run.period_s, 1.0), rank.stream_s - alone_s - attended_s - tired_s
+                found.append((rank.device, (busy * came, more_s, PACE * alone_s + FAR_S)))
+    return found
+
+
+def _turned(
+    runs: Sequence[Run], known: Mapping[str, Waiting], units: Mapping[str, UnitCost], wires: Wires
+) -> list[Row]:
+    """Of each stream the rank that is idle least: its period, and what of that it neither computes nor has to do with
+    messages: it is that long between two frames at most. None of streams that wait for a link.
+    """
+    found: list[Row] = []
+    for run in runs:
+        if run.period_s and wires.busiest(run) < max(rank.stream_s or 0.0 for rank in run.ranks):
+            idle = [(run.period_s - _busy(run, rank, known, units), rank.device) for rank in run.ranks]
+            idle_s, device = min(idle)
+            found.append((device, (run.period_s, idle_s)))
+    return found
+
+
+def _busy(run: Run, rank: Footing, known: Mapping[str, Waiting], units: Mapping[str, UnitCost]) -> float:
+    """Seconds of a frame of a stream in which a rank computes, hands over messages and takes them."""
+    unit, late = units[rank.device], known[rank.device]
+    sent = [message.size_bytes for message in run.arrivals if message.source == rank.device]
+    came = [message.size_bytes for message in run.arrivals if message.target == rank.device]
+    send_s = len(sent) * unit.send_s + sum(sent) * unit.send_s_per_byte
+    take_s = len(came) * (unit.receive_s + late.late_s) + sum(came) * (unit.receive_s_per_byte + late.late_s_per_byte)
+    return (rank.stream_s or 0.0) + send_s + take_s
+
+
+def _turn(rows: Sequence[tuple[float, ...]]) -> float:
+    """Seconds: the least that any stream tells well enough, since a rank may wait, too."""
+    return min((idle_s for period_s, idle_s in rows if SEEN * period_s < idle_s < TURNING * period_s), default=0.0)
+
+
+def _take(rows: Sequence[tuple[float, ...]], waiting: Waiting) -> float:
+    """Seconds a byte; where streams tell little it is near what attending to one that leaves takes."""
+    likely = waiting.attend_s_per_byte
+    if not rows or not likely:
+        return 0.0
+    came, more, error = np.array(rows, dtype=np.float64).T
+    known = float(np.sum((came / error) ** 2)) * likely**2
+    told = float(np.sum(came * more / error**2)) * likely**2
+    return max(0.0, (told + likely) / (known + 1.0))
