@@ -54,10 +54,21 @@ def start_switch(groups: list[Path]) -> list[str]:
     return ["sh", "-c", f"{JOIN}; exec unshare --net sh -c '{script}'", "sh", *map(str, groups)]
 
 
-def start_on(cores: list[int], what: str, groups: list[Path]) -> list[str]:
-    """The command that becomes the ticks of some cores, or keeps them awake (``dse.testbed.cores``)."""
-    program = shlex.join([sys.executable, on_cores.__file__, what, *map(str, cores)])
-    return ["sh", "-c", f"{JOIN}; exec {program}", "sh", *map(str, groups)]
+def start_ticks(groups: list[Path], cores: list[int]) -> list[str]:
+    """The command that becomes the ticks of some cores."""
+    return ["sh", "-c", f"{JOIN}; exec {_on(cores, on_cores.TICKS)}", "sh", *map(str, groups)]
+
+
+def keep_awake(group: Path, cores: list[int]) -> list[str]:
+    """The command that keeps some cores awake. It is taken for ready once it is in its group, where it begins when
+    nothing else has to be done, which may be a while.
+    """
+    program = _on(cores, on_cores.AWAKE)
+    return ["sh", "-c", f"{JOIN}; echo {on_cores.READY}; exec {program} >/dev/null", "sh", str(group)]
+
+
+def _on(cores: list[int], what: str) -> str:
+    return shlex.join([sys.executable, on_cores.__file__, what, *map(str, cores)])
 
 
 def hosts_table(testbed: Testbed) -> str:

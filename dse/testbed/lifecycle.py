@@ -72,6 +72,8 @@ def down(name: str) -> bool:
     if name not in names():
         return False
     hierarchies = machine.mounted()
+    for hierarchy in hierarchies:
+        machine.rouse(hierarchy.idle(name), hierarchy.switch(name))
     machine.end_processes([group for hierarchy in hierarchies for group in hierarchy.ours(name)])
     machine.remove_links(f"{TAG} {name}")
     for hierarchy in hierarchies:
@@ -165,7 +167,7 @@ def _start_ticks(testbed: Testbed) -> None:
     halted = spec.halted(testbed.hosts)
     if halted:
         groups = [limits.real_time(hierarchy, testbed) for hierarchy in machine.mounted()]
-        machine.start(inside.start_on(halted, cores.TICKS, groups), testbed.place(cores.TICKS))
+        machine.start(inside.start_ticks(groups, halted), testbed.place(cores.TICKS))
 
 
 def _keep_awake(testbed: Testbed) -> None:
@@ -174,7 +176,7 @@ def _keep_awake(testbed: Testbed) -> None:
     if machine.virtual() and (hierarchy.testbed(testbed.name) / limits.CPU_IDLE).exists():
         for group, writes in limits.idle(hierarchy, testbed):
             machine.make_group(group, writes)
-        command = inside.start_on(spec.used(testbed.hosts), cores.AWAKE, [hierarchy.idle(testbed.name)])
+        command = inside.keep_awake(hierarchy.idle(testbed.name), spec.used(testbed.hosts))
         machine.start(command, testbed.place(cores.AWAKE))
 
 

@@ -55,7 +55,10 @@ class Hierarchy:
         return self.idle(testbed_name), self.testbed(testbed_name)
 
     def group(self, testbed: Testbed, host: str) -> Path:
-        return self.testbed(testbed.name) / ("switch" if host == SWITCH else f"host-{host}")
+        return self.switch(testbed.name) if host == SWITCH else self.testbed(testbed.name) / f"host-{host}"
+
+    def switch(self, testbed_name: str) -> Path:
+        return self.testbed(testbed_name) / "switch"
 
 
 def hierarchies(mountinfo: str) -> list[Hierarchy]:

@@ -80,6 +80,13 @@ def make_group(group: Path, writes: list[Write]) -> None:
         write(file, text)
 
 
+def rouse(idle: Path, group: Path) -> None:
+    """Move processes out of a cgroup that gives way to all others, so that they have the time to end."""
+    for pid in processes(idle):
+        with suppress(OSError):  # it has ended, or the group was never made
+            (group / "cgroup.procs").write_text(str(pid))
+
+
 def end_processes(groups: list[Path]) -> None:
     """Kill all in some cgroups and in those below them, and wait until they are gone."""
     limit, killed = time.monotonic() + PATIENCE_S, set[int]()

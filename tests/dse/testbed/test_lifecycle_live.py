@@ -131,7 +131,10 @@ def test_cores_of_a_virtual_machine_stay_awake_and_that_is_in_nobody_s_way(
     if not (hierarchy.testbed(NAME) / limits.CPU_IDLE).exists():
         pytest.skip("this kernel knows no processes that give way to all others (Linux 5.15 and later do)")
     (pid,) = awake()
-    assert os.sched_getaffinity(pid) == {0}, "two hosts have the same core"
+    limit = time.monotonic() + 60
+    while os.sched_getaffinity(pid) != {0}:  # two hosts have the same core
+        assert time.monotonic() < limit, "it does not begin, though it is given what nobody else needs"
+        time.sleep(0.1)
     assert (hierarchy.idle(NAME).parent / limits.CPU_IDLE).read_text().strip() == "1"
     begin = rested(0)
     time.sleep(0.5)
