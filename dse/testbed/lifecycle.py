@@ -73,7 +73,7 @@ def down(name: str) -> bool:
         return False
     hierarchies = machine.mounted()
     for hierarchy in hierarchies:
-        machine.rouse(hierarchy.idle(name), hierarchy.switch(name))
+        machine.end_idle(hierarchy.idle(name), hierarchy.switch(name))
     machine.end_processes([group for hierarchy in hierarchies for group in hierarchy.ours(name)])
     machine.remove_links(f"{TAG} {name}")
     for hierarchy in hierarchies:

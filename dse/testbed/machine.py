@@ -80,10 +80,11 @@ def make_group(group: Path, writes: list[Write]) -> None:
         write(file, text)
 
 
-def rouse(idle: Path, group: Path) -> None:
-    """Move processes out of a cgroup that gives way to all others, so that they have the time to end."""
+def end_idle(idle: Path, group: Path) -> None:
+    """Kill all in a cgroup that gives way to all others, and move them to another one, where they have time to end."""
     for pid in processes(idle):
         with suppress(OSError):  # it has ended, or the group was never made
+            os.kill(pid, signal.SIGKILL)
             (group / "cgroup.procs").write_text(str(pid))
 
 

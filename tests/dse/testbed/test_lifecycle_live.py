@@ -28,8 +28,9 @@ two, cores=0, share=0.3, memory=100MB, bandwidth=1Gbit/s
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> Iterator[Path]:
-    """A spec of two hosts; whatever a test leaves of its testbed is taken down."""
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A spec of two hosts; whatever a test leaves of its testbed is taken down. Cores may sleep, others need them."""
+    monkeypatch.setattr(machine, "virtual", lambda: False)
     file = tmp_path / "two.spec"
     file.write_text(TWO)
     skip_unless_possible(spec.read(file))
@@ -143,8 +144,7 @@ def test_cores_of_a_virtual_machine_stay_awake_and_that_is_in_nobody_s_way(
     assert (awake(), traces(two.parent)) == ([], before)
 
 
-def test_cores_that_are_no_virtual_machine_s_may_sleep(two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "virtual", lambda: False)
+def test_cores_that_are_no_virtual_machine_s_may_sleep(two: Path) -> None:
     assert put_up(two).code == 0
     assert awake() == []
 
