@@ -108,7 +108,7 @@ def propose(
             s.start[ix(shard)],
             s.stop[ix(shard)],
         )
-    _change(g, c, b, task, kind, count, device, start, stop)
+    _change(g, c, b, task, np.int64(kind), count, device, start, stop)  # of one type, or all of it is compiled twice
     if not _countable(b):
         return UNCOUNTABLE
     makespan, _ = delta.propose(b.history)
