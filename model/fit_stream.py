@@ -13,7 +13,6 @@ import numpy as np
 
 from model.coefficients import UnitCost
 from model.fit_waiting import FAR_S, PACE, Row, Waiting, Wires, begin_rested, by_type
-from model.link_costs import LinkCosts
 from model.samples import Footing, Run
 
 SEEN, TURNING = 0.01, 0.25
@@ -24,12 +23,11 @@ def fit_stream(
     runs: Sequence[Run],
     waiting: Mapping[str, Waiting],
     units: Mapping[str, UnitCost],
-    links: LinkCosts,
+    wires: Wires,
     types: Mapping[str, str],
-    hosts: Mapping[str, str],
 ) -> dict[str, Waiting]:
     """By type of device, all that messages cost. waiting: what ``fit_waiting`` has found; the others as there"""
-    wires, known = Wires(links, hosts), {device: waiting[name] for device, name in types.items()}
+    known = {device: waiting[name] for device, name in types.items()}
     taken, turned = (by_type(rows, types) for rows in (_taken(runs, known, wires), _turned(runs, known, units, wires)))
     return {
         name: replace(each, take_s_per_byte=_take(taken[name], each), turn_s=_turn(turned[name]))

@@ -64,16 +64,14 @@ def fit_waiting(
     runs: Sequence[Run],
     networks: Mapping[str, Network],
     units: Mapping[str, UnitCost],
-    links: LinkCosts,
+    wires: Wires,
     types: Mapping[str, str],
-    hosts: Mapping[str, str],
 ) -> dict[str, Waiting]:
     """By type of device, but for what only streams tell.
 
-    units: device → what it computes at; types: device → its type, as ``links`` has them; hosts: device → its host
+    units: device → what it computes at; types: device → its type, as the links of ``wires`` have them
     """
-    wires = Wires(links, hosts)
-    late = by_type(_late(runs, links, types), types)
+    late = by_type(_late(runs, wires.links, types), types)
     longer = by_type(_longer(runs, networks, units, wires), types)
     return {name: Waiting(*_lateness(late[name]), **_more(longer[name])) for name in dict.fromkeys(types.values())}
 

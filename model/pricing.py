@@ -16,6 +16,7 @@ from model.arrays import GraphArrays, ix
 from model.compiled import allocating, inlined, kernel
 from model.costs import CostArrays, Floats
 from model.lowering import Messages, Shards
+from model.seconds import turning
 from model.spending import COMMUNICATE, COMPUTE, Ledger, join, settle, spend
 
 
@@ -90,7 +91,7 @@ def busiest(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, 
             w.link[ix(c.enter[source, target])] += seconds
     busy = 0.0
     for device in range(len(c.pool)):
-        turn = c.turn[device] if sent > 0 and out.segments[device] > 0 else 0.0
+        turn = turning(c, device, sent) if out.segments[device] > 0 else 0.0
         busy = max(busy, out.account[device, COMPUTE] + out.account[device, COMMUNICATE] + turn)
     for link in range(c.links):
         busy = max(busy, w.link[link])

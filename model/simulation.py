@@ -184,12 +184,6 @@ def take_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int64
 
 
 @inlined
-def turn_ticks(c: CostArrays, device: int, sent: int) -> np.int64:
-    """A device goes from one frame of a stream to the next. What it takes whole networks is in their seconds."""
-    return ticks(c.turn[device]) if sent > 0 else np.int64(0)
-
-
-@inlined
 def receive_ticks(c: CostArrays, device: int, size: float) -> np.int64:
     """A device takes a message."""
     return ticks(c.receive[device, 0] + c.receive[device, 1] * size)

@@ -20,8 +20,8 @@ from model.compiled import inlined, kernel
 from model.costs import PART, CostArrays
 from model.events import PLAIN
 from model.lowering import Messages, Shards
-from model.seconds import unrested
-from model.simulation import ENTER, LEAVE, TICK_S, UNCOUNTABLE, Stage, build, countable, take_ticks, ticks, turn_ticks
+from model.seconds import turning, unrested
+from model.simulation import ENTER, LEAVE, TICK_S, UNCOUNTABLE, Stage, build, countable, take_ticks, ticks
 from model.spending import Ledger
 
 
@@ -148,7 +148,8 @@ def _end_of_program(
 ) -> int:
     """The task that ends a device's frame, and what it lets go on; returns the number of edges so far."""
     t = w.tasks
-    t.duration[task], t.resource[task], t.lag[task] = w.taken[w.begin[device]] + turn_ticks(c, device, sent), -1, -1
+    t.duration[task] = w.taken[w.begin[device]] + ticks(turning(c, device, sent))
+    t.resource[task] = t.lag[task] = -1
     t.needs[:, task] = 1
     t.first[task] = edge
     t.to[edge], t.distance[edge] = w.begin[device], 1

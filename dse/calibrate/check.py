@@ -37,8 +37,8 @@ class Drift:
     before_s, now_s: seconds of a frame
     changed: conditions that are others now
 
-    Of messages and of several devices, too: ``device`` is their way, or how many there are,
-    ``network`` says which size, or which time.
+    Of messages and of several devices, too: ``device`` is their way, or how many there are, ``network`` says which
+    size, or which time.
     """
 
     type: str

@@ -14,7 +14,7 @@ from model import coefficients, fitting
 from model.coefficients import UnitCost
 from model.fit_energy import Metered, metered, with_power
 from model.fit_stream import fit_stream
-from model.fit_waiting import fit_waiting
+from model.fit_waiting import Wires, fit_waiting
 from model.fitting import Report
 from model.link_costs import LinkCosts
 from model.segment_time import Network
@@ -74,9 +74,9 @@ class Fitting:
 
     def _with_waiting(self, fits: Fits, links: LinkCosts) -> Fits:
         names = labels(self.alike)
-        runs, units, hosts = self.found.together, self._units(fits), self._hosts
-        waiting = fit_waiting(runs, self.networks, units, links, names, hosts)
-        waiting = fit_stream(runs, waiting, units, links, names, hosts)
+        runs, units, wires = self.found.together, self._units(fits), Wires(links, self._hosts)
+        waiting = fit_waiting(runs, self.networks, units, wires, names)
+        waiting = fit_stream(runs, waiting, units, wires, names)
         return _changed(fits, lambda name, unit: replace(unit, **vars(waiting[names[name]])))
 
     def _with_power(self, fits: Fits) -> Fits:

@@ -40,19 +40,26 @@ def stay_awake() -> NoReturn:
         pass
 
 
-def main(what: str, cores: list[int]) -> NoReturn:
-    """A process for each core, this one among them."""
-    policy, priority, program = (os.SCHED_FIFO, 1, tick) if what == TICKS else (os.SCHED_IDLE, 0, stay_awake)
+def _come_first() -> None:
+    """By real-time priority."""
     try:
-        os.sched_setscheduler(0, policy, os.sched_param(priority))
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     except OSError as error:
         sys.exit(f"real-time priority is refused ({error.strerror}); a container needs --privileged")
+
+
+def main(what: str, cores: list[int]) -> NoReturn:
+    """A process for each core, this one among them."""
+    if what == TICKS:
+        _come_first()
     mine = next((core for core in cores[1:] if os.fork() == 0), None)
     if mine is None:
         print(READY, flush=True)
     os.close(1)
     os.sched_setaffinity(0, {cores[0] if mine is None else mine})
-    program()
+    if what == TICKS:
+        tick()
+    stay_awake()
 
 
 if __name__ == "__main__":

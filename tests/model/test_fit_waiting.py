@@ -17,7 +17,7 @@ from model.case import Case
 from model.coefficients import Coefficients, UnitCost
 from model.fit_memory import fit_memory, peak_bytes
 from model.fit_stream import fit_stream
-from model.fit_waiting import Waiting, fit_waiting
+from model.fit_waiting import Waiting, Wires, fit_waiting
 from model.graph import Graph, Tensor
 from model.held_weights import Weights
 from model.link_fit import fit as fit_links
@@ -74,10 +74,10 @@ def made_up(
 
 
 def found(graph: Graph, *runs: Run) -> Waiting:
-    links, units = fit_links(Truth().samples(), TYPES), dict.fromkeys(NAMES, UNIT)
-    hosts = {name: name for name in TYPES}
-    waiting = fit_waiting(runs, {graph.name: Network(graph)}, units, links, TYPES, hosts)
-    return fit_stream(runs, waiting, units, links, TYPES, hosts)["small"]
+    wires = Wires(fit_links(Truth().samples(), TYPES), hosts={name: name for name in TYPES})
+    units = dict.fromkeys(NAMES, UNIT)
+    waiting = fit_waiting(runs, {graph.name: Network(graph)}, units, wires, TYPES)
+    return fit_stream(runs, waiting, units, wires, TYPES)["small"]
 
 
 def test_what_messages_cost_comes_back(graph: Graph) -> None:
