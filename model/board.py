@@ -43,7 +43,7 @@ class Board(NamedTuple):
     waiting: (D,) shards that are the first to need the slot in hand; boxes: what they need
     scope: (D,) changes in which a device's messages were looked at last
     dirty, marked: (S,) shards of which something has changed in this change, and the last change they had
-    moved:  (ends + 1,) tasks whose shards have moved: the layer's, inputs and outputs of the network
+    moved:  (T,) tasks whose shards have moved: the layer's, inputs and outputs of the network
     linked, behind: (S,) the last change in which the segment that begins with a shard was linked, and the next one
     kept: (3, most) device, start, stop of the shards before the last proposal
     note: (8,) numbers
@@ -117,7 +117,7 @@ def empty(g: GraphArrays, c: CostArrays, most: NDArray[np.int64], reader: int, w
         scope=np.zeros(n_devices, i),
         dirty=np.zeros(len(task), i),
         marked=np.zeros(len(task), i),
-        moved=np.zeros(len(most) - g.n_layers + 1, i),
+        moved=np.zeros(len(most), i),
         linked=np.zeros(len(task), i),
         behind=np.zeros(len(task), i),
         kept=np.zeros((3, most.max()), i),

@@ -73,18 +73,13 @@ def board(
 @kernel()
 def _begin(g: GraphArrays, c: CostArrays, b: Board, mapping: Shards) -> bool:
     """All shards are new; whether the mapping can be simulated."""
-    b.note[CHANGE] += 1
     for task in range(len(g.size)):
         first = mapping.ptr[task]
         count = mapping.ptr[task + 1] - first
         rows = slice(first, first + count)
         _write(b, task, mapping.kind[task], count, mapping.device[rows], mapping.start[rows], mapping.stop[rows])
-    for task in range(len(g.size)):
-        _place(g, c, b, task)
-    for tensor in range(len(g.tensor_task)):
-        _carry(g, c, b, tensor, True)
-    for k in range(b.note[DIRTY]):
-        link_around(g, c, b, b.dirty[ix(k)])
+        b.moved[task] = task
+    _patch(g, c, b, len(g.size))
     if _countable(b):
         delta.propose(b.history)
         history.accept(b.history)
@@ -132,28 +127,36 @@ def reject(g: GraphArrays, c: CostArrays, b: Board) -> None:
 def _change(
     g: GraphArrays, c: CostArrays, b: Board, task: int, kind: int, count: int, device: Ints, start: Ints, stop: Ints
 ) -> None:
-    """Patch all that hangs on a task's shards; inputs and outputs of the network may go with them."""
-    b.note[DIRTY] = 0
-    b.note[CHANGE] += 1
+    """A task has other shards; inputs and outputs of the network may go with them."""
     _write(b, task, kind, count, device, start, stop)
     place_ends(g, b.shards, b.note[READER], b.note[WRITER])
     b.moved[0], moved = task, 1
-    output = b.shards.ptr[ix(len(g.size) - 1)]
-    ended, ends = b.on[ix(output)], b.shards.device[ix(output)]
     for end in range(len(g.size) - g.n_layers):
         other = end if end < g.n_inputs else end + g.n_layers
         if b.on[ix(b.shards.ptr[ix(other)])] != b.shards.device[ix(b.shards.ptr[ix(other)])]:
             b.moved[ix(moved)], moved = other, moved + 1
+    _patch(g, c, b, moved)
+
+
+@kernel()
+def _patch(g: GraphArrays, c: CostArrays, b: Board, moved: int) -> None:
+    """Patch all that hangs on the shards of tasks: of the first so many of ``b.moved``.
+
+    One place for a change and for a mapping that is new, since so much is compiled into it.
+    """
+    b.note[DIRTY] = 0
+    b.note[CHANGE] += 1
+    output = b.shards.ptr[ix(len(g.size) - 1)]
+    ended, ends = b.on[ix(output)], b.shards.device[ix(output)]
     for k in range(moved):
         _place(g, c, b, b.moved[ix(k)])
         _mark_readers(g, c, b, b.moved[ix(k)])
-    for k in range(moved):
-        for edge in range(g.edge_ptr[ix(b.moved[ix(k)])], g.edge_ptr[ix(b.moved[ix(k)] + 1)]):
-            _carry(g, c, b, g.edge_tensor[ix(edge)], False)
-    for k in range(moved):
-        for tensor in range(g.tensor_ptr[ix(b.moved[ix(k)])], g.tensor_ptr[ix(b.moved[ix(k)] + 1)]):
-            _carry(g, c, b, tensor, True)
-    if ended != ends:
+    for made in (False, True):
+        ptr = g.tensor_ptr if made else g.edge_ptr
+        for k in range(moved):
+            for of in range(ptr[ix(b.moved[ix(k)])], ptr[ix(b.moved[ix(k)] + 1)]):
+                _carry(g, c, b, of if made else g.edge_tensor[ix(of)], made)
+    if 0 <= ended != ends:
         _mark_first(b, ended)
         _mark_first(b, ends)
     for k in range(b.note[DIRTY]):
