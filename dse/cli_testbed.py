@@ -40,7 +40,7 @@ def up(
         hosts = ", ".join(host.name for host in testbed.hosts)
         show.line(console, f"dry run: nothing is missing; would put up {hosts} and write {out}")
         return
-    lifecycle.up(testbed)
+    testbed = lifecycle.up(testbed)
     if as_json:
         print_json(_body(testbed, lifecycle.status(testbed)))
         return

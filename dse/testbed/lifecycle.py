@@ -7,7 +7,7 @@ import platform
 import shutil
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dse.run import check_place
@@ -51,26 +51,39 @@ def plan(name: str, hosts: tuple[HostSpec, ...], out: Path) -> Testbed:
     return Testbed(name, _free_number(), hosts, str(out.absolute()), sys.executable, uid, gid)
 
 
-def up(testbed: Testbed) -> None:
-    """Put up a planned testbed. What fails half way is taken down again."""
-    state.save(testbed)
-    try:
-        _make_groups(testbed)
-        keys = _furnish(testbed)
-        _start_ticks(testbed)
-        _keep_awake(testbed)
-        _connect(testbed)
-        _await_servers(testbed)
-        _hand_over(testbed, keys)
-    except BaseException:
-        down(testbed.name)
-        raise
+def up(testbed: Testbed) -> Testbed:
+    """Put up a planned testbed; it has another number where one that came meanwhile has its own.
+
+    What fails half way is taken down again.
+    """
+    with state.alone():
+        testbed = replace(testbed, number=_free_number())
+        state.save(testbed)
+        try:
+            _make_groups(testbed)
+            keys = _furnish(testbed)
+            _start_ticks(testbed)
+            _keep_awake(testbed)
+            _connect(testbed)
+            _await_servers(testbed)
+            _hand_over(testbed, keys)
+        except BaseException:
+            _remove(testbed.name)
+            raise
+    return testbed
 
 
 def down(name: str) -> bool:
     """Take down a testbed, or what a crash has left of it; whether there was anything."""
-    if name not in names():
-        return False
+    with state.alone():
+        found = name in names()
+        if found:
+            _remove(name)
+    return found
+
+
+def _remove(name: str) -> None:
+    """All that there is of a testbed."""
     hierarchies = machine.mounted()
     for hierarchy in hierarchies:
         machine.end_idle(hierarchy.idle(name), hierarchy.switch(name))
@@ -87,7 +100,6 @@ def down(name: str) -> bool:
         shutil.rmtree(state.ROOT / name)
     with suppress(OSError):  # other testbeds are in it
         state.ROOT.rmdir()
-    return True
 
 
 def status(testbed: Testbed) -> list[HostStatus]:

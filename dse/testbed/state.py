@@ -6,9 +6,12 @@ Several testbeds may stand at once; each has a name, and a number that its netwo
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -101,6 +104,20 @@ def check_name(name: str) -> str:
     if not re.fullmatch("[a-z][a-z0-9]{0,15}", name):
         raise CleaveError(f"--name {name}: lower-case letters and digits, a letter first, at most 16")
     return name
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Wait until nobody else puts up or takes down a testbed: all share control groups, and no two a number.
+
+    The lock is on a folder that is always there, so it leaves nothing, and is gone with whoever holds it.
+    """
+    folder = os.open(ROOT.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def names() -> list[str]:

@@ -235,6 +235,20 @@ def places(changes: int) -> range:
     return range(4, changes + 1, int(os.environ.get("TESTBED_KILLS_EVERY", changes // 5)))
 
 
+def test_testbeds_that_were_planned_at_the_same_time_do_not_share_a_network(two: Path) -> None:
+    before, hosts = traces(two.parent), spec.read(str(two))
+    plans = [lifecycle.plan(name, hosts, two.parent / name) for name in (NAME, OWN + "m")]
+    assert plans[0].number == plans[1].number
+    try:
+        made = [lifecycle.up(planned) for planned in plans]
+        assert made[0].number == plans[0].number != made[1].number
+        assert made == [state.load(testbed.name) for testbed in made]
+        assert all(host.answers for testbed in made for host in lifecycle.status(testbed))
+    finally:
+        assert [lifecycle.down(planned.name) for planned in plans] == [True, True]
+    assert traces(two.parent) == before
+
+
 def test_a_testbed_that_never_got_to_its_state_file_is_shown_and_removed(two: Path) -> None:
     before = traces(two.parent)
     (state.ROOT / NAME).mkdir(parents=True)
