@@ -13,10 +13,11 @@ types:
 	$(PYTHON) -m mypy
 
 test:
-	$(PYTHON) -m pytest -n auto -m "not slow"
+	$(PYTHON) -m pytest -n auto -m "not slow and not interpreted"
+	NUMBA_DISABLE_JIT=1 $(PYTHON) -m pytest -n 2 -m interpreted tests/model
 
 slow:
-	$(PYTHON) -m pytest -m slow
+	$(PYTHON) -m pytest -m "slow or interpreted"
 
 format:
 	$(PYTHON) -m ruff format .

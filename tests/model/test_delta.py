@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,8 @@ from model.delta import propose
 from model.events import PLAIN, Tasks, simulate, state
 from model.history import HERE, KEPT, NEVER, SHIFT, THERE, History, accept, forget, history, link, put, take_out, times
 from tests.tiny_cnn import examples
+
+pytestmark = pytest.mark.interpreted
 
 SLOTS = 4
 """Edges that a task can have."""
