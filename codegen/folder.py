@@ -64,7 +64,7 @@ def fresh(out: Path, force: bool = False) -> Iterator[Path]:
         else:
             draft.rename(out)
     except OSError as error:
-        raise CleaveError(f"{out}: cannot be written: {error}") from error
+        raise CleaveError(f"{out}: cannot be written: {error.strerror or error}") from error
     finally:
         remove(draft)
 

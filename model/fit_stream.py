@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from model.coefficients import UnitCost
-from model.fit_waiting import FAR_S, PACE, Row, Waiting, Wires, begin_rested, by_type
-from model.samples import Footing, Run
+from model.fit_waiting import FAR_S, OFF, Row, Waiting, Wires, begin_rested, by_type
+from model.samples import Footing, Run, means_s
 
 SEEN, TURNING = 0.01, 0.25
 """Parts of a stream's period: what is shorter cannot be told from it, what is longer is waiting."""
@@ -42,19 +42,19 @@ def _taken(runs: Sequence[Run], known: Mapping[str, Waiting], wires: Wires) -> l
     found: list[Row] = []
     for run in runs:
         leaving, away = wires.leaving(run), [m for m in run.arrivals if wires.between(m)]
-        rested = begin_rested(run)
+        rested, means = begin_rested(run), means_s(run.samples)
         for rank in run.ranks:
             came = sum(m.size_bytes for m in away if m.target == rank.device)
             if came and rank.stream_s and run.period_s:
                 mine = [index for index, sample in enumerate(run.samples) if sample.device == rank.device]
-                alone_s = sum(run.samples[index].time_s for index in mine)
+                alone_s = float(means[mine].sum())
                 sent = sum(m.size_bytes for m in away if m.source == rank.device)
                 cost, idle_s = known[rank.device], max(run.period_s - rank.stream_s, 0.0)
                 attended_s = cost.attend_s_per_byte * (sent - sum(leaving[index] for index in mine))
-                saved_s = sum(cost.rest_saves(run.samples[index].time_s) for index in mine if index in rested)
+                saved_s = sum(cost.rest_saves(float(means[index])) for index in mine if index in rested)
                 tired_s = saved_s - min(saved_s, cost.rested_part * idle_s)
                 busy, more_s = min(rank.stream_s / run.period_s, 1.0), rank.stream_s - alone_s - attended_s - tired_s
-                found.append((rank.device, (busy * came, more_s, PACE * alone_s + FAR_S)))
+                found.append((rank.device, (busy * came, more_s, OFF * alone_s + FAR_S)))
     return found
 
 

@@ -22,7 +22,7 @@ from model.coefficients import UnitCost
 from model.least_squares import Floats, nonnegative
 from model.link_costs import LinkCosts
 from model.link_fit import one_way_s
-from model.samples import Arrival, Run
+from model.samples import Arrival, Run, means_s
 from model.segment_time import Clock, Network, unrested_s
 
 LEAST = 8
@@ -30,9 +30,12 @@ LEAST = 8
 ROUNDS = 6
 FAR_S = 2e-5
 """What is further off than usual counts less; so far off is usual in any case."""
+FAR = 5.0
+"""Of segments only what is so many times further off: a short one is held up rarely, but then by more than it takes, and
+frames have many of them."""
 SCALE = np.array([1.0, 1e-9, 1e-9])
-PACE = 0.05
-"""A processor is at one time so much faster than at another, and so far are long segments off in any case."""
+PACE, OFF = 0.03, 0.05
+"""A processor is at one time so much faster than at another; so far are long segments off in any case."""
 KNEES = (0.0, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 16e-3)
 """Seconds of a segment from which on rest saves no more; one of these is taken, 0 where it explains little."""
 LITTLE = 0.1
@@ -112,10 +115,10 @@ def _longer(
                 sizes[message.sample].append(message.size_bytes)
         clocks = {name: Clock(network, units[name]) for name in {sample.device for sample in run.samples}}
         leaving = wires.leaving(run)
-        rested = begin_rested(run)
+        rested, means = begin_rested(run), means_s(run.samples)
         for index, sample in enumerate(run.samples):
             alone_s, come = clocks[sample.device].seconds(sample.parts, divided), sizes[index]
-            row = (number, alone_s, index in rested, bool(come), sum(come), leaving[index], sample.time_s)
+            row = (number, alone_s, index in rested, bool(come), sum(come), leaving[index], means[index])
             found.append((sample.device, row))
     return found
 
@@ -189,14 +192,14 @@ def _more(rows: Sequence[tuple[float, ...]]) -> dict[str, float]:
     if np.count_nonzero(messages.any(axis=1)) < LEAST:
         return {}
     of_run = numbers == np.unique(numbers)
-    runs, error = of_run.shape[1], PACE * alone_s + FAR_S
+    runs, error = of_run.shape[1], OFF * alone_s + FAR_S
     values = np.concatenate([np.full(runs, 1 / PACE), time_s / error[:, 0]])
     best, least = np.zeros(5), np.inf
     for knee in KNEES:
         rest = -np.minimum(alone_s, knee) * rested
         seen = np.hstack([of_run * alone_s, messages * SCALE, rest]) / error
         lines = np.vstack([np.eye(runs, seen.shape[1]) / PACE, seen])
-        x = _robust(lines, values, runs)
+        x = _robust(lines, values, runs, FAR)
         each = np.abs(lines @ x - values)
         off = float(np.sum(each[:runs] ** 2) + np.sum(each[runs:])) * (1 - LITTLE if knee == 0 else 1)
         if off < least and x[-1] < SAVED:
@@ -205,13 +208,13 @@ def _more(rows: Sequence[tuple[float, ...]]) -> dict[str, float]:
     return dict(zip(names, best.tolist(), strict=True))
 
 
-def _robust(rows: Floats, values: Floats, known: int = 0) -> Floats:
-    """Least squares in which nothing is negative, and what is further off than usual counts less but for the first
-    ``known`` rows. All in units of their usual error.
+def _robust(rows: Floats, values: Floats, known: int = 0, far: float = 1.0) -> Floats:
+    """Least squares in which nothing is negative, and what is ``far`` times further off than usual counts less but for
+    the first ``known`` rows. All in units of their usual error.
     """
     weight, x = np.ones(len(rows)), np.zeros(rows.shape[1])
     for _ in range(ROUNDS):
         x = nonnegative(sparse.csr_matrix(rows * weight[:, None]), values * weight)
         off = np.abs(rows @ x - values)[known:]
-        weight[known:] = 1 / np.sqrt(np.maximum(1.0, off / max(1.0, float(np.median(off)))))
+        weight[known:] = 1 / np.sqrt(np.maximum(1.0, off / (far * max(1.0, float(np.median(off))))))
     return x

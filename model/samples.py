@@ -5,7 +5,6 @@ Coefficients are fitted to these, whoever measured them; ``dse.calibrate.samples
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,7 +17,7 @@ from runtime.trace import Memory
 SEGMENT = "segment"
 """Kind of a sample: the times of one segment."""
 DISTURBED = 1 / 10
-"""Part of the frames, the slowest, that does not count."""
+"""Part of the frames, the slowest, that does not count, nor as many of the fastest."""
 UNDISTURBED = 1 / 4
 """Of the frames of a short segment at least so many, the fastest, were not held up."""
 MEAN_ERROR, SHAPE_ERROR = 0.02, 0.3
@@ -33,13 +32,17 @@ def steady_s(times_s: Sequence[float]) -> float:
     Not the median: a device whose share of a processor is limited stands still now and then, which is part of its
     speed, but of few frames. And not the mean of all, which one frame that another program disturbs can change much.
     """
-    counted = sorted(times_s)[: kept(len(times_s))]
+    counted = sorted(times_s)[counting(len(times_s))]
     return sum(counted) / len(counted)
 
 
-def kept(frames: int) -> int:
-    """How many of so many frames count."""
-    return math.ceil(frames * (1 - DISTURBED))
+def counting(frames: int) -> slice:
+    """Which of so many frames count, from the fastest to the slowest.
+
+    As many are left out at either end: what is left is neither too fast nor too slow.
+    """
+    out = int(frames * DISTURBED)
+    return slice(out, frames - out)
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,18 @@ class Sample:
     def scaled(self, factor: float) -> Sample:
         """All frames take so many times as long."""
         return replace(self, times_s=tuple(time_s * factor for time_s in self.times_s))
+
+
+def means_s(samples: Sequence[Sample]) -> Floats:
+    """(S,) seconds of each segment of a run, in the mean of the frames that count: their sum is what these compute.
+
+    Steady times of short segments add up to less: each is held up in other frames, which do not count.
+    """
+    if not samples:
+        return np.zeros(0)
+    times = np.array([s.times_s for s in samples])
+    frames = np.argsort(times.sum(axis=0), kind="stable")[counting(times.shape[1])]
+    return np.asarray(times[:, frames].mean(axis=1))
 
 
 @dataclass(frozen=True)
@@ -206,8 +221,7 @@ class Run:
         if not self.samples:
             return ()
         times = np.array([s.times_s for s in self.samples])
-        frames = np.argsort(times.sum(axis=0), kind="stable")[: kept(times.shape[1])]
-        means, variance = times[:, frames].mean(axis=1), times.var(axis=1)
+        means, variance = means_s(self.samples), times.var(axis=1)
         free = np.quantile(times, UNDISTURBED, axis=1, method="inverted_cdf")
         together, processor_s = float(means.sum()), sum(rank.processor_s for rank in self.ranks)
         held_up = max(1.0, together / processor_s) if processor_s > 0 else 1.0

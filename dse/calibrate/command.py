@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from statistics import fmean
 
@@ -203,7 +203,7 @@ class Measured:
     """All that was measured.
 
     runs: type → all its runs, of all networks, the whole ones as ``level.levelled`` has them; links: of all pairs that
-    were measured; together: on several devices, the fastest of each; again: what was run twice, minutes apart
+    were measured; together: on several devices, all turns; again: what was run twice, minutes apart
     """
 
     types: tuple[Type, ...]
@@ -240,9 +240,8 @@ def measured(lab: Lab) -> Measured:
     runs = {name: [next(found) for _ in of_type] for name, of_type in jobs.items()}
     links = lab.links()
     turns = [first, *(lab.runs(lab.together(turn)) for turn in range(1, TURNS))]
-    fastest = (min(same, key=lambda run: run.time_s) for same in zip(*turns, strict=True))
     again = (*_whole_again(seen, alone), *zip(first, turns[-1], strict=True))
-    return Measured(tuple(types), runs, tuple(links), tuple(fastest), again)
+    return Measured(tuple(types), runs, tuple(links), tuple(chain.from_iterable(turns)), again)
 
 
 def _whole_again(looks: Sequence[Run], runs: Sequence[Run]) -> list[tuple[Run, Run]]:

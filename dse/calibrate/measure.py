@@ -25,7 +25,7 @@ from model.held_weights import Weights
 from model.link_costs import LinkSample
 from model.platform import Platform
 from model.priced import Priced, priced
-from model.samples import SEGMENT, Arrival, Footing, PartOf, Run, Sample
+from model.samples import SEGMENT, Arrival, Footing, PartOf, Run, Sample, means_s
 from runtime import plan as plans
 from runtime.bench import TRIES, measured
 from runtime.options import Options
@@ -165,8 +165,9 @@ def footings(
     weights = Weights(graph)
     held = {rank.device: weights.held([_parts(graph, run) for run in rank.runs]) for rank in plan.ranks}
     in_stream = defaultdict[str, float](float)
-    for sample in samples(graph, plan, stream) if stream else ():
-        in_stream[sample.device] += sample.time_s
+    seen = samples(graph, plan, stream) if stream else ()
+    for sample, time_s in zip(seen, means_s(seen), strict=True):
+        in_stream[sample.device] += float(time_s)
     return tuple(
         Footing(
             device=rank.device,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -34,8 +35,8 @@ class Figure(NamedTuple):
 class Tried:
     """A network on several devices. messages: of a frame
 
-    predicted_s, measured_s: of a frame alone, simulated and measured; predicted_period_s, measured_period_s: of a
-    stream, None where there was none
+    predicted_s, measured_s: of a frame alone, simulated, and measured in the mean of all turns; predicted_period_s,
+    measured_period_s: of a stream, None where there was none
     """
 
     network: str
@@ -67,22 +68,23 @@ class Tried:
 
 def tried(lab: Lab, found: Measured, calibrated: Platform) -> list[Tried]:
     """All runs on several devices, by the platform that came of them."""
-    jobs = {job.key: job for turn in range(TURNS) for job in lab.together(turn)}
-    return [_tried(run, jobs[run.key], calibrated) for run in found.together]
+    turns, runs = (lab.together(turn) for turn in range(TURNS)), {run.key: run for run in found.together}
+    return [_tried([runs[job.key] for job in same], same[0], calibrated) for same in zip(*turns, strict=True)]
 
 
-def _tried(run: Run, job: Job, calibrated: Platform) -> Tried:
-    stream, frames = run.period_s is not None, len(run.latencies_s)
+def _tried(runs: Sequence[Run], job: Job, calibrated: Platform) -> Tried:
+    periods = [run.period_s for run in runs if run.period_s is not None]
+    stream, frames = bool(periods), len(runs[0].latencies_s)
     graph, mapping = job.subject.cnn.graph, job.design.mapping
     found = simulated(graph, calibrated, mapping, frames if stream else 1, WARMUP if stream else 0).price
     return Tried(
-        network=run.network,
-        devices=len(run.ranks),
-        messages=len(run.arrivals),
+        network=graph.name,
+        devices=len(runs[0].ranks),
+        messages=len(runs[0].arrivals),
         predicted_s=found.latency_s,
-        measured_s=run.time_s,
+        measured_s=fmean(run.time_s for run in runs),
         predicted_period_s=found.period_s if stream else None,
-        measured_period_s=run.period_s,
+        measured_period_s=fmean(periods) if stream else None,
     )
 
 

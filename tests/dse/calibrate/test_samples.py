@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.calibrate.samples import Store, opened
-from model.samples import DISTURBED, SEGMENT, Footing, PartOf, Run, Sample, steady_s
+from model.samples import DISTURBED, SEGMENT, Footing, PartOf, Run, Sample, means_s, steady_s
 from runtime.errors import CleaveError
 from runtime.trace import Memory
 from tests.tiny_cnn import examples
@@ -96,11 +96,22 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
         reread(tmp_path / "no" / "s.jsonl")
 
 
-def test_one_disturbed_frame_of_ten_does_not_count_and_those_that_come_again_do() -> None:
+def test_one_disturbed_frame_of_ten_does_not_count_nor_the_fastest_and_those_that_come_again_do() -> None:
     assert steady_s([1.0] * 9 + [1000.0]) == 1.0
     assert steady_s([1.0, 1.0, 4.0]) == 2.0
-    assert steady_s([1.0, 3.0] * 10) == pytest.approx((10 + 8 * 3) / 18)
+    assert steady_s([1.0, 3.0] * 10) == 2.0
+    assert steady_s([*range(20)]) == 9.5
     assert DISTURBED == 0.1
+
+
+def test_times_of_segments_add_up_to_what_frames_take() -> None:
+    """Ten segments, each of which is held up in frames of its own."""
+    times = [[1.0 + 9.0 * (frame % 10 == k) for frame in range(20)] for k in range(10)]
+    samples = [Sample(SEGMENT, "a", "six", PARTS, tuple(of)) for of in times]
+    assert means_s(samples) == pytest.approx([1.9] * 10, rel=0.3)
+    assert means_s(samples).sum() == pytest.approx(19)
+    assert sum(sample.time_s for sample in samples) == pytest.approx(10)
+    assert means_s([]).sum() == 0
 
 
 @pytest.mark.parametrize(("runs", "period"), [(20, 50), (1, 2.2)])
