@@ -9,7 +9,7 @@ another program ran beside them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,7 +28,9 @@ RELATIVE, ABSOLUTE_S = 0.02, 1e-6
 TIE = 0.3
 """Relative error of taking a shard of nearly all of a layer for as slow as the layer."""
 LIKE = 0.5
-"""Relative error of taking an edge to gain what edges between such kinds do: whether kernels fuse depends on more."""
+"""Part of what the shorter of its layers takes by which an edge may gain more or less than edges between such kinds do:
+whether kernels fuse depends on more. A part of that and not of what it gains: what a whole network takes less than its
+pieces would be laid on those edges that no piece has."""
 FAR = 3.0
 """Segments so many times further off than usual count less."""
 ROUNDS = 8
@@ -119,9 +121,9 @@ def _solved(
     x = nonnegative(_divided(a, sigma), times / sigma)
     for _ in range(ROUNDS):
         doubt = _doubt(a @ x, times, sigma, run_of)
-        ties = [*_splits(columns), *_alikes(_gained(_named(columns, x)), edges)]
+        ties = [*_splits(_named(columns, x)), *_alikes(_gained(_named(columns, x)), edges)]
         tied = _matrix([tie.row for tie in ties], columns)
-        loose = np.array([tie.error for tie in ties]) * np.maximum(abs(tied) @ x / 2, ABSOLUTE_S)
+        loose = np.maximum([tie.error_s for tie in ties], TIE * ABSOLUTE_S)
         both = sparse.vstack([_divided(a, doubt), _divided(tied, loose)])
         x = nonnegative(both, np.append(times / doubt, np.zeros(len(ties))), x)
     return _named(columns, x)
@@ -161,30 +163,33 @@ def pace(found: Floats, times: Floats) -> float:
 
 
 class Tie(NamedTuple):
-    """Terms whose sum is about 0. error: what is left, in proportion to what they say on either side"""
+    """Terms whose sum is about 0. error_s: what is left"""
 
     row: Row
-    error: float
+    error_s: float
 
 
-def _splits(seen: Iterable[Column]) -> list[Tie]:
-    """``fixed + slope - whole``."""
-    fixed = [column for column in seen if column.what == FIXED]
-    return [Tie([(c, 1.0), (Column(SLOPE, c.of, c.axis), 1.0), (Column(WHOLE, c.of), -1.0)], TIE) for c in fixed]
+def _splits(x: Mapping[Column, float]) -> Iterator[Tie]:
+    """``fixed + slope - whole``, in proportion to what they say on either side."""
+    for fixed in (column for column in x if column.what == FIXED):
+        slope, whole = Column(SLOPE, fixed.of, fixed.axis), Column(WHOLE, fixed.of)
+        yield Tie([(fixed, 1.0), (slope, 1.0), (whole, -1.0)], TIE * (x[fixed] + x[slope] + x[whole]) / 2)
 
 
 def _alikes(gained: Mapping[str, Gained], edges: Mapping[str, Edge]) -> Iterator[Tie]:
     """What an edge gains, less the part of the shorter layer that such edges do."""
     parts = _parts(gained, edges)
     for name, of in gained.items():
-        yield Tie([(Column(EDGE, name), 1.0), (Column(WHOLE, of.shorter), -parts[edges[name].pair])], LIKE)
+        row = [(Column(EDGE, name), 1.0), (Column(WHOLE, of.shorter), -parts[edges[name].pair])]
+        yield Tie(row, LIKE * of.alone_s)
 
 
 class Gained(NamedTuple):
-    """What an edge gains as a part of what the shorter of its layers takes alone, whose signature it is."""
+    """What an edge gains as a part of what the shorter of its layers takes alone, whose signature it is; alone_s: that"""
 
     part: float
     shorter: str
+    alone_s: float
 
 
 def _gained(x: Mapping[Column, float]) -> dict[str, Gained]:
@@ -195,7 +200,7 @@ def _gained(x: Mapping[Column, float]) -> dict[str, Gained]:
         ends = [end for end in column.of.split(">") if end in alone_s]
         if len(ends) == 2:
             shorter = min(ends, key=lambda end: alone_s[end])
-            found[column.of] = Gained(min(MOST, x[column] / alone_s[shorter]), shorter)
+            found[column.of] = Gained(min(MOST, x[column] / alone_s[shorter]), shorter, alone_s[shorter])
     return found
 
 
