@@ -185,7 +185,7 @@ def _alikes(gained: Mapping[str, Gained], edges: Mapping[str, Edge]) -> Iterator
 
 
 class Gained(NamedTuple):
-    """What an edge gains as a part of what the shorter of its layers takes alone, whose signature it is; alone_s: that"""
+    """What an edge gains as a part of ``alone_s``, what the shorter of its layers takes; shorter: its signature"""
 
     part: float
     shorter: str

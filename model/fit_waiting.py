@@ -31,8 +31,8 @@ ROUNDS = 6
 FAR_S = 2e-5
 """What is further off than usual counts less; so far off is usual in any case."""
 FAR = 5.0
-"""Of segments only what is so many times further off: a short one is held up rarely, but then by more than it takes, and
-frames have many of them."""
+"""Of segments only what is so many times further off: a short one is held up rarely, but then by more than it takes,
+and frames have many of them."""
 SCALE = np.array([1.0, 1e-9, 1e-9])
 PACE, OFF = 0.03, 0.05
 """A processor is at one time so much faster than at another; so far are long segments off in any case."""

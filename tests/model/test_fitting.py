@@ -258,6 +258,26 @@ def test_edges_of_one_pair_of_kinds_may_gain_what_they_do(graph: Graph) -> None:
     assert predict(graph, parts, found) == pytest.approx(predict(graph, parts, odd), rel=0.02)
 
 
+def apart(graph: Graph, draw: random.Random, border: float) -> list[list[PartOf]]:
+    """Segments, the first layer in one of its own."""
+    first, *others = segments(graph, draw, border)
+    return [first[:1], *([first[1:]] if first[1:] else []), *others]
+
+
+def test_what_a_whole_network_saves_is_not_laid_on_an_edge_that_no_piece_has(graph: Graph) -> None:
+    """Pieces never have both ends of one edge in a segment; the whole takes a fifth less than they add up to."""
+    real, draw, network, reader = device(graph), random.Random(5), Network(graph), 1
+    pieces = [
+        run(graph, real, apart(graph, draw, border), 0.01, seed)
+        for seed, border in enumerate([1.0, 0.5, 0.4, 0.3, 0.2])
+    ]
+    one = run(graph, real, segments(graph, draw, 0.0), 0.01)
+    (edge,) = network.edges[reader]
+    found = fit({graph.name: graph}, [*pieces, one.lasting(0.8 * one.time_s)], DECLARED).unit
+    shorter_s = min(found.kernels[network.names[end]].whole_s for end in (edge.maker, reader))
+    assert found.gains[edge.name] < 2 * shorter_s
+
+
 def test_a_network_is_also_judged_by_a_fit_to_the_others(graph: Graph) -> None:
     other = load(cached("alexnet"))
     runs = [*calibration(graph, device(graph), randoms=1)[:3], *calibration(other, device(other), randoms=1)[:3]]
