@@ -121,7 +121,8 @@ def _solved(
     x = nonnegative(_divided(a, sigma), times / sigma)
     for _ in range(ROUNDS):
         doubt = _doubt(a @ x, times, sigma, run_of)
-        ties = [*_splits(_named(columns, x)), *_alikes(_gained(_named(columns, x)), edges)]
+        found = _named(columns, x)
+        ties = [*_splits(found), *_alikes(_gained(found), edges)]
         tied = _matrix([tie.row for tie in ties], columns)
         loose = np.maximum([tie.error_s for tie in ties], TIE * ABSOLUTE_S)
         both = sparse.vstack([_divided(a, doubt), _divided(tied, loose)])
