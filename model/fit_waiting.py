@@ -30,11 +30,9 @@ LEAST = 8
 ROUNDS = 6
 FAR_S = 2e-5
 """What is further off than usual counts less; so far off is usual in any case."""
-FAR = 5.0
+FAR, LOST = 5.0, 20.0
 """Of segments only what is so many times further off: a short one is held up rarely, but then by more than it takes,
-and frames have many of them."""
-LOST = 20.0
-"""What is so many times further off does not count: something else happened."""
+and frames have many of them. What is still further off does not count: something else happened."""
 SCALE = np.array([1.0, 1e-9, 1e-9])
 PACE, OFF = 0.03, 0.05
 """A processor is at one time so much faster than at another; so far are long segments off in any case."""
@@ -201,7 +199,7 @@ def _more(rows: Sequence[tuple[float, ...]]) -> dict[str, float]:
         rest = -np.minimum(alone_s, knee) * rested
         seen = np.hstack([of_run * alone_s, messages * SCALE, rest]) / error
         lines = np.vstack([np.eye(runs, seen.shape[1]) / PACE, seen])
-        x = _robust(lines, values, runs, FAR)
+        x = _robust(lines, values, runs, FAR, LOST)
         each = np.abs(lines @ x - values)
         off = float(np.sum(each[:runs] ** 2) + np.sum(each[runs:])) * (1 - LITTLE if knee == 0 else 1)
         if off < least and x[-1] < SAVED:
@@ -210,17 +208,17 @@ def _more(rows: Sequence[tuple[float, ...]]) -> dict[str, float]:
     return dict(zip(names, best.tolist(), strict=True))
 
 
-def _robust(rows: Floats, values: Floats, known: int = 0, far: float = 1.0) -> Floats:
-    """Least squares in which nothing is negative, and what is ``far`` times further off than usual counts less but for
-    the first ``known`` rows. All in units of their usual error.
+def _robust(rows: Floats, values: Floats, known: int = 0, far: float = 1.0, lost: float = np.inf) -> Floats:
+    """Least squares in which nothing is negative, and what is ``far`` times further off than usual counts less, what is
+    ``lost`` times not at all, but for the first ``known`` rows. All in units of their usual error.
 
-    First what is further off than usual counts less at once, so that a few do not draw what most say; from there it is
-    told what is far, and what is lost (in the manner of MM-estimates: V. J. Yohai, Annals of Statistics 15, 1987).
+    At first what is further off than usual counts less at once, so that a few do not draw what most say; from there it
+    is told what is far and what is lost (in the manner of MM-estimates: V. J. Yohai, Annals of Statistics 15, 1987).
     """
     weight, x = np.ones(len(rows)), np.zeros(rows.shape[1])
     for further in [1.0] * ROUNDS + [far] * ROUNDS:
         x = nonnegative(sparse.csr_matrix(rows * weight[:, None]), values * weight)
         off = np.abs(rows @ x - values)[known:]
         off /= max(1.0, float(np.median(off)))
-        weight[known:] = np.where(off < LOST, 1 / np.sqrt(np.maximum(1.0, off / further)), 0.0)
+        weight[known:] = np.where(off < lost, 1 / np.sqrt(np.maximum(1.0, off / further)), 0.0)
     return x
