@@ -1,0 +1,80 @@
+"""What ``dse run --measure`` finds against the best of a campaign's mappings, both measured again in the same minutes.
+
+    python -m tests.campaign.closing --platform calibrated/local2.txt --rows rows.csv --out FOLDER
+                                     [--networks alexnet …] [--measure 40] [--budget 200] [--turns 7]
+
+``--rows`` is what ``tests.campaign.predictions`` has written. Each network is searched with so many measurements,
+unless ``FOLDER/network`` is there from an earlier call. What it found best in latency, and the best that the campaign
+has measured on two or more devices, are then benchmarked in turn so often: a machine's speed changes by more from hour
+to hour than these differ. Prints the medians of both, in ms, and the median of the ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from pathlib import Path
+
+from codegen import zoo
+from dse.cli_access import Access
+from dse.inputs import read_cnn
+from dse.results import from_compact
+from model.mapping import Mapping
+from model.platform import Platform
+from tests.campaign.drawings import ALONE
+from tests.campaign.predictions import NETWORKS, measured, read
+from tests.command import done
+
+FRAMES = 20
+BEST = Path("best-latency") / "mapping.json"
+
+
+def searched(network: str, asked: argparse.Namespace) -> Path:
+    """The bundle folder of the network, made unless it is there."""
+    folder: Path = asked.out / network
+    if not (folder / BEST).is_file():
+        done("run", "--cnn", f"zoo:{network}", "--platform", asked.platform, "--out", folder,
+             "--population", "400", "--generations", "60",
+             "--measure", str(asked.measure), "--measure-budget", str(asked.budget))  # fmt: skip
+    return folder
+
+
+def compared(network: str, platform: Platform, asked: argparse.Namespace) -> str:
+    """A line about one network."""
+    cnn, access = read_cnn(f"zoo:{network}", [], False), Access()
+    several = [row for row in read(asked.rows) if row.network == network and row.way != ALONE]
+    drawn = from_compact(cnn.graph, json.loads(min(several, key=lambda row: row.measured_latency).mapping))
+    found = Mapping.from_json((searched(network, asked) / BEST).read_text(), cnn.graph, platform)
+    pairs = []
+    for turn in range(asked.turns):
+        order = (drawn, found) if turn % 2 else (found, drawn)
+        took = {id(each): measured(cnn, platform, each, FRAMES, access).median_s for each in order}
+        pairs.append((took[id(drawn)], took[id(found)]))
+    of_drawn, of_found = (1e3 * statistics.median(times) for times in zip(*pairs, strict=True))
+    ratio = statistics.median(b / a for a, b in pairs)
+    return f"{network:12} best of the campaign {of_drawn:7.2f} ms  of the search {of_found:7.2f} ms  ratio {ratio:.3f}"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--platform", type=Path, required=True)
+    parser.add_argument("--rows", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--networks", nargs="+", default=NETWORKS, choices=zoo.NAMES)
+    parser.add_argument("--measure", type=int, default=40)
+    parser.add_argument("--budget", type=int, default=200, help="seconds for measuring one network")
+    parser.add_argument("--turns", type=int, default=7)
+    asked = parser.parse_args()
+    for file in (asked.platform, asked.rows):
+        if not file.is_file():
+            parser.error(f"there is no file {file}")
+    platform = Platform.from_file(str(asked.platform))
+    for network in asked.networks:
+        print(compared(network, platform, asked), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
