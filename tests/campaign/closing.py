@@ -6,16 +6,16 @@
 ``--rows`` is what ``tests.campaign.predictions`` has written. Each network is searched with so many measurements,
 unless ``FOLDER/network`` is there from an earlier call. What it found best in latency, and the best that the campaign
 has measured on two or more devices, are then benchmarked in turn so often: a machine's speed changes by more from hour
-to hour than these differ. Prints the medians of both, in ms, and the median of the ratios.
+to hour than these differ. Prints the medians of both, in ms, and the median of the ratios. For this machine only.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 from pathlib import Path
+from statistics import median
 
 from codegen import zoo
 from dse.cli_access import Access
@@ -23,6 +23,7 @@ from dse.inputs import read_cnn
 from dse.results import from_compact
 from model.mapping import Mapping
 from model.platform import Platform
+from tests.campaign.accuracy import Row
 from tests.campaign.drawings import ALONE
 from tests.campaign.predictions import NETWORKS, measured, read
 from tests.command import done
@@ -41,20 +42,22 @@ def searched(network: str, asked: argparse.Namespace) -> Path:
     return folder
 
 
-def compared(network: str, platform: Platform, asked: argparse.Namespace) -> str:
-    """A line about one network."""
+def compared(network: str, platform: Platform, rows: list[Row], asked: argparse.Namespace) -> str:
+    """A line about one network. rows: of mappings on two or more devices, one at least"""
     cnn, access = read_cnn(f"zoo:{network}", [], False), Access()
-    several = [row for row in read(asked.rows) if row.network == network and row.way != ALONE]
-    drawn = from_compact(cnn.graph, json.loads(min(several, key=lambda row: row.measured_latency).mapping))
+    drawn = from_compact(cnn.graph, json.loads(min(rows, key=lambda row: row.measured_latency).mapping))
     found = Mapping.from_json((searched(network, asked) / BEST).read_text(), cnn.graph, platform)
-    pairs = []
+    of_drawn: list[float] = []
+    of_found: list[float] = []
     for turn in range(asked.turns):
-        order = (drawn, found) if turn % 2 else (found, drawn)
-        took = {id(each): measured(cnn, platform, each, FRAMES, access).median_s for each in order}
-        pairs.append((took[id(drawn)], took[id(found)]))
-    of_drawn, of_found = (1e3 * statistics.median(times) for times in zip(*pairs, strict=True))
-    ratio = statistics.median(b / a for a, b in pairs)
-    return f"{network:12} best of the campaign {of_drawn:7.2f} ms  of the search {of_found:7.2f} ms  ratio {ratio:.3f}"
+        order = [(drawn, of_drawn), (found, of_found)]
+        for mapping, times in order if turn % 2 else reversed(order):
+            times.append(1e3 * measured(cnn, platform, mapping, FRAMES, access).median_s)
+    ratio = median(b / a for a, b in zip(of_drawn, of_found, strict=True))
+    return (
+        f"{network:12} best of the campaign {median(of_drawn):7.2f} ms  of the search {median(of_found):7.2f} ms"
+        f"  ratio {ratio:.3f}"
+    )
 
 
 def main() -> None:
@@ -71,9 +74,12 @@ def main() -> None:
     for file in (asked.platform, asked.rows):
         if not file.is_file():
             parser.error(f"there is no file {file}")
-    platform = Platform.from_file(str(asked.platform))
-    for network in asked.networks:
-        print(compared(network, platform, asked), flush=True)
+    platform, several = Platform.from_file(str(asked.platform)), [r for r in read(asked.rows) if r.way != ALONE]
+    rows = {network: [row for row in several if row.network == network] for network in asked.networks}
+    for network in (name for name, known in rows.items() if not known):
+        parser.error(f"{asked.rows} has no mapping of {network}; choose others with --networks")
+    for network, known in rows.items():
+        print(compared(network, platform, known, asked), flush=True)
 
 
 if __name__ == "__main__":
