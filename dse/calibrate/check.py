@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count, takewhile
 from operator import attrgetter
 from statistics import fmean, median
 
-from dse.calibrate.command import TURNS, Lab, Type, frame_times
+from dse.calibrate.command import Lab, Type, frame_times
 from dse.calibrate.links import link_bundles
 from dse.calibrate.measure import Job, link_samples
 from dse.provenance import changes
@@ -94,14 +95,14 @@ def drifts(lab: Lab) -> list[Drift]:
 
 
 def _drift(lab: Lab, types: Sequence[Type], look: Job, there: dict[str, Run], done: int, count: int) -> Drift:
-    """Against what it took before: at first, and in the run that coefficients were fitted to, if there was one."""
+    """Against what it took before: at first, and in all runs among those that coefficients were fitted to."""
     device = look.subject.device
     (type_,) = (each for each in types if any(device in board.devices for board in each.boards))
     job = lab.full(device, look.subject.cnn, there[look.key].time_s)[0]
     if device in type_.devices and job.key not in there:
         raise CleaveError(f"{lab.store.path}: the calibration was not finished ({job}); go on with it, without --check")
     lab.tell(done, count, str(job))
-    now, before = lab.measure(job), [there[key] for key in (look.key, job.key) if key in there]
+    now, before = lab.measure(job), [*_turns(look, there), *_turns(job, there)]
     changed = tuple(changes(before[-1].conditions, now.conditions))
     return Drift(type_.name, now.device, now.network, fmean(run.time_s for run in before), now.time_s, changed)
 
@@ -111,8 +112,7 @@ def together_drifts(lab: Lab) -> list[Drift]:
     there, jobs = lab.store.by_key, [job for job in lab.together(0) if job.design.stream]
     found: list[Drift] = []
     for done, job in enumerate(jobs):
-        turns = (there.get(replace(job, turn=turn).key) for turn in range(TURNS))
-        before = [run for run in turns if run and run.period_s]
+        before = [run for run in _turns(job, there) if run.period_s]
         if before:
             lab.tell(done, len(jobs), str(job))
             now = lab.measure(job)
@@ -122,6 +122,12 @@ def together_drifts(lab: Lab) -> list[Drift]:
                 for name, time_s in FIGURES.items()
             ]
     return found
+
+
+def _turns(job: Job, there: Mapping[str, Run]) -> list[Run]:
+    """What came of a job each time."""
+    keys = (replace(job, turn=turn).key for turn in count())
+    return [there[key] for key in takewhile(there.__contains__, keys)]
 
 
 def link_drifts(lab: Lab) -> list[Drift]:

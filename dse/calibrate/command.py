@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, zip_longest
+from itertools import chain, pairwise, zip_longest
 from pathlib import Path
 from statistics import fmean
 
@@ -35,6 +35,9 @@ MOST_DEVICES, TOGETHER, TOGETHER_S = 4, 2, 10.0
 guessed."""
 TURNS = 2
 """How often each of these is run, long after one another: a host that was slow for minutes is seldom so twice."""
+AMID = 4
+"""After so many runs on one device the whole of a network is run again, now of the one, now of the other: how fast is
+the device at that time?"""
 
 Tell = Callable[[int, int, str], None]
 """Is told how many of how many runs are done, and what comes next."""
@@ -202,8 +205,8 @@ def check_adjustable(calibrated: Path, check: bool) -> None:
 class Measured:
     """All that was measured.
 
-    runs: type → all its runs, of all networks, the whole ones as ``level.levelled`` has them; links: of all pairs that
-    were measured; together: on several devices, all turns; again: what was run twice, minutes apart
+    runs: type → its runs, of all networks, as ``level.levelled`` has them; links: of all pairs that were measured;
+    together: on several devices, all turns; again: what was run twice, minutes apart
     """
 
     types: tuple[Type, ...]
@@ -225,19 +228,12 @@ def measured(lab: Lab) -> Measured:
     times = frame_times(looks, seen)
     types = lab.types(times)
     first = lab.runs(lab.together(0))
-    jobs = {
-        type_.name: in_turn(
-            [
-                lab.full(device, cnn, frame_s)
-                for device in type_.devices
-                for cnn, frame_s in zip(lab.cnns, times[device], strict=True)
-            ]
-        )
-        for type_ in types
-    }
-    alone = lab.runs([job for of_type in jobs.values() for job in of_type])
-    found = iter(levelled(seen, alone, alike_devices(lab.platform, types)))
-    runs = {name: [next(found) for _ in of_type] for name, of_type in jobs.items()}
+    devices = {device: type_.name for type_ in types for device in type_.devices}
+    full = [[lab.full(device, *of) for of in zip(lab.cnns, times[device], strict=True)] for device in devices]
+    alone = lab.runs([job for of_networks in full for job in in_turn(of_networks)])
+    alike = alike_devices(lab.platform, types)
+    level = levelled(seen, alone, alike)
+    runs = {type_.name: [run for run in level if alike[run.device][0] == type_.name] for type_ in types}
     links = lab.links()
     turns = [first, *(lab.runs(lab.together(turn)) for turn in range(1, TURNS))]
     again = (*_whole_again(seen, alone), *zip(first, turns[-1], strict=True))
@@ -245,14 +241,23 @@ def measured(lab: Lab) -> Measured:
 
 
 def _whole_again(looks: Sequence[Run], runs: Sequence[Run]) -> list[tuple[Run, Run]]:
-    """Whole networks on one device: when it was looked at first, and with what coefficients are fitted to."""
-    later = {(run.device, run.network): run for run in runs if run.what == WHOLE}
-    return [(look, later[of]) for look in looks if (of := (look.device, look.network)) in later]
+    """Whole networks on one device, each with when it was run next."""
+    found = defaultdict[tuple[str, str], list[Run]](list)
+    for each in (*looks, *(of for of in runs if of.what == WHOLE)):
+        found[each.device, each.network].append(each)
+    return [pair for same in found.values() for pair in pairwise(same)]
 
 
 def in_turn(of_networks: Sequence[Sequence[Job]]) -> list[Job]:
-    """One of each in turn: what slows a host down for a minute then slows all networks down a bit, none a lot."""
-    return [job for row in zip_longest(*of_networks) for job in row if job is not None]
+    """One of each in turn: what slows a device down for a minute then slows all networks down a bit, none a lot. Among
+    them the whole networks again and again, which each has first.
+    """
+    wholes, *rows = zip_longest(*of_networks)
+    jobs, found = [job for row in rows for job in row if job is not None], list(wholes)
+    for number, begin in enumerate(range(0, len(jobs), AMID)):
+        again = replace(wholes[number % len(wholes)], turn=1 + number // len(wholes))
+        found += [*jobs[begin : begin + AMID], again]
+    return found
 
 
 def frame_times(jobs: Iterable[Job], runs: Iterable[Run]) -> dict[int, list[float]]:

@@ -1,26 +1,54 @@
-"""How long a whole network takes: the middle of all the times that it was measured on devices that are alike.
+"""What was measured of devices, as if they had been as fast as they usually are all the time.
 
-A device is several percent slower at one time than at another, and so is one of two that are alike. What a whole
-network takes says how fast all of it is predicted to be, so that one run is too little to tell it by.
+A device is several percent slower in one minute than in another, heated or beside a neighbour, and so is one of two
+that are alike. Whole networks, run again and again among all else, tell how fast it was: of pieces that were measured
+in a slow minute and a whole network in a quick one, a fit makes savings that are none.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from statistics import median
+from datetime import datetime
+from statistics import fmean, median
+from typing import NamedTuple
 
 from dse.calibrate.design import WHOLE
 from model.samples import Run
 
+NEAREST = 8
+"""Runs of whole networks, of those on the same device the nearest in time, that tell its pace."""
+
+
+class Pace(NamedTuple):
+    """When a whole network began, and how many times as long as usual it took."""
+
+    when: datetime
+    longer: float
+
 
 def levelled(looks: Sequence[Run], runs: Sequence[Run], alike: Mapping[str, tuple[str, str]]) -> list[Run]:
-    """The runs, those of whole networks as if they had taken as long as they usually do.
+    """The runs at the usual pace of devices that are alike. Whole networks come first, each once on a device.
 
     looks: other runs of whole networks; alike: device → its type and unit, as ``command.alike_devices`` has it
     """
+    wholes = [run for run in runs if run.what == WHOLE]
     times = defaultdict[tuple[str, ...], list[float]](list)
-    for each in (*looks, *(run for run in runs if run.what == WHOLE)):
-        times[*alike[each.device], each.network].append(each.time_s)
+    for run in (*looks, *wholes):
+        times[*alike[run.device], run.network].append(run.time_s)
     usual_s = {of: median(seen) for of, seen in times.items()}
-    return [run.lasting(usual_s[*alike[run.device], run.network]) if run.what == WHOLE else run for run in runs]
+    paces = defaultdict[str, list[Pace]](list)
+    for run in (*looks, *wholes):
+        paces[run.device].append(Pace(_when(run), run.time_s / usual_s[*alike[run.device], run.network]))
+    once = {(run.device, run.network): run.lasting(usual_s[*alike[run.device], run.network]) for run in wholes}
+    others = [run for run in runs if run.what != WHOLE]
+    return [*once.values(), *(run.lasting(run.time_s / _longer(_when(run), paces[run.device])) for run in others)]
+
+
+def _longer(when: datetime, paces: Sequence[Pace]) -> float:
+    """How many times as long as usual everything took at that time."""
+    return fmean(pace.longer for pace in sorted(paces, key=lambda pace: abs(pace.when - when))[:NEAREST])
+
+
+def _when(run: Run) -> datetime:
+    return datetime.fromisoformat(run.date)

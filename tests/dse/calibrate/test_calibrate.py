@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import time
+from itertools import pairwise
 from math import hypot
 from pathlib import Path
 from shutil import copytree
@@ -18,7 +19,8 @@ import psutil
 import pytest
 
 from dse.calibrate.check import Drift
-from dse.calibrate.command import SAMPLES
+from dse.calibrate.command import AMID, FIRST_LOOK, SAMPLES
+from dse.calibrate.design import WHOLE
 from dse.calibrate.samples import RUN, opened
 from model import coefficients
 from model import priced as prices
@@ -100,13 +102,26 @@ def refused(*words: object) -> list[str]:
 def test_a_run_has_the_times_of_all_segments_in_all_frames_and_what_they_depend_on(finished: Path) -> None:
     runs = kept(str(finished))
     assert {run.device for run in runs} == {"a_cpu0"}
-    assert {run.what for run in runs} >= {"first look", "whole", "layer by layer", "channels 0.5 + 0.5"}
+    assert {run.what for run in runs} >= {FIRST_LOOK, WHOLE, "layer by layer", "channels 0.5 + 0.5"}
     for run in runs:
         assert len(run.latencies_s) >= 3
         assert all(0 < sum(times) <= latency for *times, latency in _frames(run)), run.what
         assert run.ranks[0].peak_bytes > 20e6
         assert run.conditions["numpy"]
         assert run.conditions["kernel"]
+
+
+@pytest.mark.mpi
+def test_the_whole_network_is_run_again_and_again_and_counts_once(finished: Path, here: Path) -> None:
+    alone = [run.what for run in kept(str(finished)) if len(run.ranks) == 1]
+    at = [number for number, what in enumerate(alone) if what == WHOLE]
+    assert alone[:2] == [FIRST_LOOK, WHOLE]
+    assert {b - a for a, b in pairwise(at)} == {AMID + 1, len(alone) - 1 - at[-2]}
+    assert at[-1] == len(alone) - 1
+    copytree(finished, here / "out")
+    (type_,) = json.loads(done(*CALIBRATE, "--json"))["types"]
+    assert type_["runs"] == len(alone) - len(at)
+    assert len(type_["networks"]) == 1
 
 
 @pytest.mark.mpi
@@ -142,10 +157,9 @@ def test_what_is_there_is_not_measured_again_and_gives_the_same_files(finished: 
 def twice() -> list[tuple[float, float]]:
     """Seconds of what was run twice, then and minutes later."""
     runs = kept()
-    look, whole = ([run for run in runs if run.what == what] for what in ("first look", "whole"))
-    several = [run for run in runs if len(run.ranks) > 1]
+    whole, several = [run for run in runs if run.what in (FIRST_LOOK, WHOLE)], [r for r in runs if len(r.ranks) > 1]
     half = len(several) // 2
-    pairs = zip([*look, *several[:half]], [*whole, *several[half:]], strict=True)
+    pairs = (*pairwise(whole), *zip(several[:half], several[half:], strict=True))
     return [(before.time_s, now.time_s) for before, now in pairs]
 
 
