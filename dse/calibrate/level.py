@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from statistics import fmean, median
+from statistics import median
 from typing import NamedTuple
+
+import numpy as np
 
 from dse.calibrate.design import WHOLE
 from model.samples import Run
 
-NEAREST = 8
-"""Runs of whole networks, of those on the same device the nearest in time, that tell its pace."""
+AROUND_S = 60.0
+"""A whole network that ran so many seconds before or after something on the same device tells how fast it was then;
+those further away ever less."""
 
 
 class Pace(NamedTuple):
@@ -46,8 +49,9 @@ def levelled(looks: Sequence[Run], runs: Sequence[Run], alike: Mapping[str, tupl
 
 
 def _longer(when: datetime, paces: Sequence[Pace]) -> float:
-    """How many times as long as usual everything took at that time."""
-    return fmean(pace.longer for pace in sorted(paces, key=lambda pace: abs(pace.when - when))[:NEAREST])
+    """How many times as long as usual everything took at that time: a kernel smoother, the kernel Gaussian."""
+    away = np.array([(pace.when - when).total_seconds() / AROUND_S for pace in paces])
+    return float(np.average([pace.longer for pace in paces], weights=np.exp((np.min(away**2) - away**2) / 2)))
 
 
 def _when(run: Run) -> datetime:

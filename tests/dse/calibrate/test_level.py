@@ -6,7 +6,7 @@ import pytest
 
 from dse.calibrate.command import FIRST_LOOK
 from dse.calibrate.design import WHOLE
-from dse.calibrate.level import NEAREST, levelled
+from dse.calibrate.level import AROUND_S, levelled
 from model.samples import SEGMENT, Footing, PartOf, Run, Sample
 
 ALIKE = {"a_cpu0": ("a", "cpu"), "b_cpu0": ("a", "cpu"), "c_cpu0": ("c", "cpu"), "a_gpu0": ("a", "gpu")}
@@ -58,8 +58,18 @@ def test_pieces_of_slow_minutes_are_as_quick_as_those_of_others() -> None:
     assert (six.time_s, light.time_s) == pytest.approx((0.1, 3.0))
     assert (other, last) == (elsewhere[1], elsewhere[0])
     assert [each.what for each in found] == [each.what for each in pieces]
-    in_time = NEAREST // 2  # minutes, where two networks are run every other one
-    sure = [each for m, each in enumerate(found) if min(abs(m - 20), abs(m - 39)) > in_time]
+    blurred = 4 * AROUND_S / 60
+    sure = [(m, each) for m, each in enumerate(found) if min(abs(m - 20), abs(m - 40)) > blurred]
     assert len(sure) > 40
-    assert [each.time_s for each in sure] == pytest.approx([0.3] * len(sure))
-    assert sure[25].ranks[0].processor_s == pytest.approx(0.25 / longer[int(sure[25].what.split()[1])])
+    assert [each.time_s for _, each in sure] == pytest.approx([0.3] * len(sure), rel=1e-2)
+    assert [each.ranks[0].processor_s for _, each in sure] == pytest.approx(
+        [0.25 / longer[m] for m, _ in sure], rel=1e-2
+    )
+
+
+def test_where_nothing_ran_soon_before_or_after_the_nearest_tells() -> None:
+    wholes = [run("a_cpu0", WHOLE, (0.1,)), run("a_cpu0", WHOLE, (0.2,), "six", 59), run("a_cpu0", WHOLE, (0.1,))]
+    _, early, late = levelled(
+        [], [*wholes, run("a_cpu0", "piece", (3.0,), "six", 25), run("a_cpu0", "piece", (3.0,), "six", 35)], ALIKE
+    )
+    assert (early.time_s, late.time_s) == pytest.approx((3.0, 1.5))
