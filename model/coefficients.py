@@ -164,6 +164,7 @@ class UnitCost:
     gains:   seconds that an edge inside a segment saves, of measured edges, by ``signature.edge_name``
     gain_parts: what other edges save, by pair of kinds (``pair``): as a part of what the shorter of both layers takes
     joins:   by axis, seconds a byte of putting a tensor together of parts that do not lie side by side in memory
+    relayout_s_per_byte: that a convolution saves where what it reads has its layout already (``model.relayout``)
     memory_segment_bytes, memory_layer_bytes: of each session, and of each layer or part of one, whatever it holds
     frame_errors: by network that was measured, relative error to expect of a frame
     idle_w:  what the unit's host draws when it does nothing; None: unknown
@@ -205,6 +206,7 @@ class UnitCost:
     memory_opening: float = 0.0
     memory_passed: float = 0.0
     memory_layer_bytes: float = 0.0
+    relayout_s_per_byte: float = 0.0
 
     def frame_error(self, network: str) -> float | None:
         """Relative error to expect of a frame of layers that were measured; None: unknown. Of a network that has no
@@ -281,7 +283,7 @@ def _by_paper(found: Coefficients) -> Coefficients:
 
 def _bare(unit: UnitCost) -> UnitCost:
     layers = {kind: _plain(cost) for kind, cost in unit.layers.items()}
-    none: dict[str, Any] = dict.fromkeys(MESSAGES, 0.0)
+    none: dict[str, Any] = dict.fromkeys((*MESSAGES, "relayout_s_per_byte"), 0.0)
     return replace(unit, layers=layers, kernels={}, gains={}, gain_parts={}, joins={}, **none)
 
 

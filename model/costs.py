@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from model import boxes, coefficients, layer_time
-from model.arrays import GraphArrays
+from model import boxes, coefficients, layer_time, relayout
+from model.arrays import GraphArrays, Ints
 from model.graph import Graph, Layer
 from model.platform import Device, Host, Platform
 from model.signature import edge_name, signature, signatures
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 WHOLE, SPLIT, WATTS, HOLD, HOLD_PART, REBUILT, OWN = 0, 1, *(2 * boxes.KINDS + k for k in (1, 2, 3, 4, 5))
 """Columns of ``CostArrays.work``."""
-GAIN, JOIN = 0, 1
+GAIN, KEPT, JOIN = 0, 1, 2
 """Columns of ``CostArrays.beside``."""
 PART, MOST = 0, 1
 """Columns of ``CostArrays.rested``."""
@@ -38,8 +38,11 @@ class CostArrays(NamedTuple):
           fixed part of a shard's seconds and the part that goes with its share; WATTS meanwhile; resident bytes that
           it HOLDs a byte of weights, and that a part of it does; 1 where weights are REBUILT before use; bytes
           of each shard's OWN
-    beside: (E, D, 1 + KINDS) seconds of an edge: that it saves (GAIN) where the same segment made what it brings; from
-            JOIN on, for each kind of split, of putting parts together where it was made in parts; (0, …): none anywhere
+    beside: (E, D, 2 + KINDS) seconds of an edge: that it saves (GAIN) where the same segment made what it brings, and
+            more (KEPT) where it computed all from ``origin`` on; from JOIN on, for each kind of split, of putting parts
+            together where it was made in parts; (0, …): none anywhere
+    origin: (E,) task, ``relayout.NONE`` where no layout is kept; kept_ptr: (T + 1,) and kept_task: the tasks that read
+            edges with an origin, by that
     cut_bytes, kept_bytes: (T, KINDS) weights that a kind of split divides among the shards, and that each has whole
     bandwidth, latency: (D, D) bytes/s and seconds; rate: (D, D) bytes/s at which a message leaves
     leave, enter: (D, D) which link a message occupies on the sender's and the receiver's side, enter -1 where that is
@@ -60,6 +63,9 @@ class CostArrays(NamedTuple):
 
     work: Floats
     beside: Floats
+    origin: Ints
+    kept_ptr: Ints
+    kept_task: Ints
     cut_bytes: Floats
     kept_bytes: Floats
     bandwidth: Floats
@@ -104,11 +110,15 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
     leave, enter, names = links(platform)
     work = _work(graph, g, platform)
     beside = _beside(graph, g, units, work, platform)
+    origin, kept_ptr, kept_task = _origins(graph, g)
     slowdown = np.array([[device.slowdown] for device in platform.devices])
     work[..., :WATTS] *= slowdown
     return CostArrays(
         work=work,
         beside=beside * slowdown,
+        origin=origin,
+        kept_ptr=kept_ptr,
+        kept_task=kept_task,
         cut_bytes=cut,
         kept_bytes=kept,
         bandwidth=platform.bandwidth(),
@@ -252,7 +262,7 @@ def _beside(
     graph: Graph, g: GraphArrays, units: list[coefficients.UnitCost], work: Floats, platform: Platform
 ) -> Floats:
     """(E, D, …) seconds; there are none at inputs and outputs of the network. work: of ``CostArrays``"""
-    if not any(unit.gains or unit.gain_parts or unit.joins for unit in units):
+    if not any(unit.gains or unit.gain_parts or unit.joins or unit.relayout_s_per_byte for unit in units):
         return np.zeros((0, len(units), JOIN + boxes.KINDS))
     table = np.zeros((len(g.edge_tensor), len(units), JOIN + boxes.KINDS))
     layers, names = range(g.n_inputs, g.n_inputs + g.n_layers), signatures(graph)
@@ -277,7 +287,22 @@ def edge_row(
     """Seconds of an edge over which a layer reads ``size`` bytes of another one: see ``CostArrays.beside``."""
     gain = unit.gain(name, coefficients.pair(graph, maker, reader), shorter_s)
     joins = [unit.joins.get(k, 0.0) * size if apart(graph, maker, k) else 0.0 for k in range(boxes.KINDS)]
-    return [gain, *joins]
+    return [gain, unit.relayout_s_per_byte * size, *joins]
+
+
+def _origins(graph: Graph, g: GraphArrays) -> tuple[Ints, Ints, Ints]:
+    """``origin``, ``kept_ptr`` and ``kept_task`` of ``CostArrays``."""
+    of, first, last = relayout.origins(graph), g.n_inputs, g.n_inputs + g.n_layers
+    reader, maker = np.repeat(np.arange(len(g.size)), np.diff(g.edge_ptr)), g.tensor_task[g.edge_tensor]
+    inner = (first <= reader) & (reader < last) & (first <= maker) & (maker < last)
+    found = np.full(len(reader), relayout.NONE, dtype=np.int32)
+    for edge in np.flatnonzero(inner):
+        begin = relayout.origin(graph, of, int(maker[edge]) - first, int(reader[edge]) - first)
+        found[edge] = begin + first if begin != relayout.NONE else begin
+    kept = np.flatnonzero(found != relayout.NONE)
+    kept = kept[np.argsort(found[kept], kind="stable")]
+    ptr = np.searchsorted(found[kept], np.arange(len(g.size) + 1))
+    return found, ptr.astype(np.int32), reader[kept].astype(np.int32)
 
 
 def apart(graph: Graph, maker: Layer, kind: int) -> bool:

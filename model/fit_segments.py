@@ -44,12 +44,14 @@ counts less."""
 @dataclass(frozen=True)
 class Table:
     """What was found: kernels by signature, seconds that measured edges gain by pair of signatures, the part of the
-    shorter layer that edges do by pair of kinds, joins by axis; how many edges of a pair of kinds were seen."""
+    shorter layer that edges do by pair of kinds, joins by axis, seconds a byte that keeps its layout; how many edges of
+    a pair of kinds were seen."""
 
     kernels: dict[str, Kernel]
     gains: dict[str, float]
     parts: dict[str, float]
     joins: dict[int, float]
+    relayout_s_per_byte: float
     seen: dict[str, int]
 
 
@@ -62,7 +64,7 @@ class Column(NamedTuple):
 
 
 WHOLE, FIXED, SLOPE, JOIN = "whole", "fixed", "slope", "join"
-EDGE = "edge"
+EDGE, KEPT = "edge", "kept"
 
 Row = list[tuple[Column, float]]
 """Numbers, and how often each counts. Seconds of a segment are such a row."""
@@ -80,7 +82,8 @@ def fit_table(networks: Mapping[str, Network], runs: Sequence[Run]) -> Table:
     seen = Counter(edges[column.of].pair for row in rows for column, _ in row if column.what == EDGE)
     gains = {column.of: x[column] for column in sorted(x) if column.what == EDGE}
     joins = {column.axis: x[column] for column in sorted(x) if column.what == JOIN}
-    return Table(_kernels(x, _errors(rows, samples, x)), gains, _parts(_gained(x), edges), joins, dict(seen))
+    kernels, kept_s = _kernels(x, _errors(rows, samples, x)), x.get(Column(KEPT, ""), 0.0)
+    return Table(kernels, gains, _parts(_gained(x), edges), joins, kept_s, dict(seen))
 
 
 def uncertain_s(sample: Sample) -> float:
@@ -108,6 +111,8 @@ def _terms(p: InSegment, name: str) -> Iterator[tuple[Column, float]]:
         yield Column(SLOPE, name, p.part.axis), p.share
     for edge in p.saves:
         yield Column(EDGE, edge.name), -p.share
+    if p.kept_bytes:
+        yield Column(KEPT, ""), -p.share * p.kept_bytes
     for join in p.joins:
         yield Column(JOIN, "", join.axis), p.share * join.size_bytes
 

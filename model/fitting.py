@@ -104,6 +104,7 @@ def fit_times(networks: Mapping[str, Network], runs: Sequence[Run], declared: Un
         gains=table.gains,
         gain_parts=_gain_parts(table),
         joins=table.joins,
+        relayout_s_per_byte=table.relayout_s_per_byte,
         layers=layers,
     )
 

@@ -220,13 +220,17 @@ def _place(g: GraphArrays, c: CostArrays, b: Board, task: int) -> None:
 
 @inlined
 def _mark_readers(g: GraphArrays, c: CostArrays, b: Board, task: int) -> None:
-    """What reads a task may take another time, where putting parts together takes some."""
+    """What reads a task, or goes back to it, may take another time: of putting parts together, or layouts kept."""
     if len(c.beside) > 0:
         for tensor in range(g.tensor_ptr[ix(task)], g.tensor_ptr[ix(task + 1)]):
             for use in range(g.use_ptr[ix(tensor)], g.use_ptr[ix(tensor + 1)]):
                 reader = g.use_task[ix(use)]
                 for shard in range(b.shards.ptr[ix(reader)], b.shards.end[ix(reader)]):
                     mark(b, shard)
+        for kept in range(c.kept_ptr[ix(task)], c.kept_ptr[ix(task + 1)]):
+            reader = c.kept_task[ix(kept)]
+            for shard in range(b.shards.ptr[ix(reader)], b.shards.end[ix(reader)]):
+                mark(b, shard)
 
 
 @inlined

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from model import boxes
+from model import boxes, relayout
 from model.arrays import GraphArrays, ix
 from model.compiled import inlined
-from model.costs import GAIN, JOIN, MOST, PART, SPLIT, WHOLE, CostArrays
+from model.costs import GAIN, JOIN, KEPT, MOST, PART, SPLIT, WHOLE, CostArrays
 from model.lowering import Shards, alone
 
 
@@ -81,8 +81,18 @@ def _beside(g: GraphArrays, s: Shards, c: CostArrays, task: int, device: int, si
             kind = s.kind[maker]
             parts = s.end[maker] - s.ptr[maker] if kind == boxes.PARTIAL else 1
             seconds += c.beside[ix(edge), ix(device), ix(JOIN + kind)] * parts
-        for source in range(max(since, s.ptr[maker]), s.end[maker]):
-            if s.device[ix(source)] == device:
-                seconds -= c.beside[ix(edge), ix(device), GAIN]
-                break
+        if _made(s, maker, device, since):
+            seconds -= c.beside[ix(edge), ix(device), GAIN]
+            origin = c.origin[ix(edge)]
+            if origin != relayout.NONE and _made(s, ix(origin), device, since):
+                seconds -= c.beside[ix(edge), ix(device), KEPT]
     return seconds
+
+
+@inlined
+def _made(s: Shards, task: int, device: int, since: int) -> bool:
+    """Whether a shard of a task is among those of a device from one on."""
+    shard = max(since, s.ptr[ix(task)])
+    while shard < s.end[ix(task)] and s.device[ix(shard)] != device:
+        shard += 1
+    return shard < s.end[ix(task)]

@@ -6,7 +6,8 @@
 ``whole_s`` of its kernel, or ``fixed + slope * share`` where the layer is split. An edge is inside where a part before
 in the same segment made of what this one reads: kernels fuse, layouts stay, no session starts. An edge may save more
 than its reader takes: a Relu becomes part of the convolution before it, which then need not put its output into another
-layout either. A segment as a whole never takes less than nothing.
+layout either. Nor need a convolution its input where that goes back to others in the segment (``model.relayout``): so
+many seconds a byte of it are saved. A segment as a whole never takes less than nothing.
 
 Where a layer was made in parts that do not lie side by side in memory, its reader puts them together first, or adds
 them: that comes on top (``joins`` of the unit, by axis).
@@ -21,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from model import boxes, coefficients
+from model import boxes, coefficients, relayout
 from model.coefficients import UnitCost
 from model.costs import SPLIT, WHOLE, apart, row
 from model.graph import Graph
@@ -31,12 +32,14 @@ from model.signature import edge_name, signatures
 
 
 class Edge(NamedTuple):
-    """What a layer reads of another one: index of its maker, pair of signatures and of kinds, bytes of the tensor."""
+    """What a layer reads of another one: index of its maker, pair of signatures and of kinds, bytes of the tensor;
+    which layer must be in the segment, too, for the layout to be kept (``relayout.origin``)."""
 
     maker: int
     name: str
     pair: str
     size_bytes: float
+    origin: int = relayout.NONE
 
 
 class Join(NamedTuple):
@@ -47,12 +50,14 @@ class Join(NamedTuple):
 
 
 class InSegment(NamedTuple):
-    """A part as it stands in a segment. share: of the layer, 1 where it is whole; saves: edges from parts before it"""
+    """A part as it stands in a segment. share: of the layer, 1 where it is whole; saves: edges from parts before it;
+    kept_bytes: that it reads in the layout of its own"""
 
     part: PartOf
     share: float
     saves: list[Edge]
     joins: list[Join]
+    kept_bytes: float
 
 
 Divided = Mapping[int, tuple[int, int]]
@@ -64,7 +69,7 @@ class Network:
     """A graph, and what its layers read of one another."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph, self.names = graph, signatures(graph)
+        self.graph, self.names, self._origins = graph, signatures(graph), relayout.origins(graph)
         self.edges = [[self._edge(name, layer.index) for name in self._read(layer.index)] for layer in graph.layers]
 
     def inside(self, parts: Sequence[PartOf], divided: Divided = NOTHING) -> Iterator[InSegment]:
@@ -73,7 +78,9 @@ class Network:
         for part in parts:
             edges = self.edges[part.layer]
             joins = [join for edge in edges if edge.maker in divided for join in self._join(edge, divided[edge.maker])]
-            yield InSegment(part, self.share(part), [edge for edge in edges if edge.maker in made], joins)
+            saves = [edge for edge in edges if edge.maker in made]
+            kept = sum(edge.size_bytes for edge in saves if edge.origin in made)
+            yield InSegment(part, self.share(part), saves, joins, kept)
             made.add(part.layer)
 
     def share(self, part: PartOf) -> float:
@@ -101,7 +108,8 @@ class Network:
     def _edge(self, name: str, reader: int) -> Edge:
         maker, layers = self.graph.producer[name], self.graph.layers
         pair = coefficients.pair(self.graph, layers[maker], layers[reader])
-        return Edge(maker, edge_name(self.names, maker, reader), pair, float(self.graph.tensors[name].size_bytes))
+        size_bytes, name = float(self.graph.tensors[name].size_bytes), edge_name(self.names, maker, reader)
+        return Edge(maker, name, pair, size_bytes, relayout.origin(self.graph, self._origins, maker, reader))
 
 
 class Clock:
@@ -129,7 +137,8 @@ class Clock:
 
     def _saved(self, p: InSegment) -> float:
         alone = self.rows[p.part.layer][WHOLE]
-        return sum(self.unit.gain(e.name, e.pair, min(alone, self.rows[e.maker][WHOLE])) for e in p.saves)
+        gained = sum(self.unit.gain(e.name, e.pair, min(alone, self.rows[e.maker][WHOLE])) for e in p.saves)
+        return gained + self.unit.relayout_s_per_byte * p.kept_bytes
 
 
 def unrested_s(time_s: float, rested_part: float, rested_s: float) -> float:

@@ -152,6 +152,28 @@ def save(folder: Path, model: ModelProto, name: str = "tiny.onnx") -> Path:
     return folder / name
 
 
+def by_blocks() -> ModelProto:
+    """Convolutions of whole blocks of channels, with what keeps their layout between them, and with what does not."""
+    nodes = [
+        node("Conv", ["x", "w0"], ["a"], "stem", pads=[1, 1, 1, 1]),
+        node("Relu", ["a"], ["b"], "relu"),
+        node("Conv", ["b", "w1"], ["c"], "inner", pads=[1, 1, 1, 1]),
+        node("MaxPool", ["b"], ["d"], "pool", kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        node("Add", ["c", "d"], ["e"], "add"),
+        node("Relu", ["e"], ["f"], "again"),
+        node("Conv", ["f", "w2"], ["g"], "narrow"),
+        node("Concat", ["f", "g"], ["h"], "both", axis=1),
+        node("Conv", ["h", "w3"], ["i"], "odd", group=2),
+        node("Relu", ["i"], ["j"], "last"),
+        node("Conv", ["j", "w4"], ["k"], "end"),
+        node("Conv", ["h", "w5"], ["l"], "wide"),
+        node("Sum", ["k", "l"], ["y"], "sum"),
+    ]
+    shapes = ((16, 3, 3, 3), (16, 16, 3, 3), (16, 16, 1, 1), (12, 16, 1, 1), (16, 12, 1, 1), (16, 32, 1, 1))
+    weights = {f"w{k}": weight(*shape) / 3 for k, shape in enumerate(shapes)}
+    return network(nodes, {"x": (1, 3, 9, 9)}, ["y"], weights)
+
+
 def graph_of(folder: Path, model: ModelProto, **how: object) -> Graph:
     """Write a model and load it."""
     return load(save(folder, model), **how)  # type: ignore[arg-type]

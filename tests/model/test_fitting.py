@@ -43,7 +43,7 @@ def device(graph: Graph, seed: int = 1) -> UnitCost:
         kernels.setdefault(name, Kernel(layer.op, whole, splits))
     pairs = {edge.pair for edges in Network(graph).edges for edge in edges}
     parts = {pair: draw.uniform(0.02, 0.2) for pair in sorted(pairs)}
-    return replace(DECLARED, kernels=kernels, gain_parts=parts, joins={ROWS: 2e-10})
+    return replace(DECLARED, kernels=kernels, gain_parts=parts, joins={ROWS: 2e-10}, relayout_s_per_byte=1e-11)
 
 
 def whole(graph: Graph, layer: int) -> PartOf:
@@ -132,6 +132,7 @@ def test_a_known_device_is_found_again(graph: Graph) -> None:
         for axis, split in found.unit.kernels[name].splits.items():
             assert split == pytest.approx(kernel.splits[axis], rel=2e-2)
     assert found.unit.joins == pytest.approx(known.joins, rel=1e-2)
+    assert found.unit.relayout_s_per_byte == pytest.approx(known.relayout_s_per_byte, rel=5e-2)
     assert worst(graph, found.unit, known) < 1e-2
     assert found.unit.frame_errors[graph.name] == pytest.approx(0, abs=5e-3)
     assert found.report.networks[graph.name].fitted < 5e-3

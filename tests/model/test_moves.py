@@ -21,7 +21,7 @@ from model.graph import Graph
 from model.lowering import Shards, lowered, room, shards_of
 from model.mapping import Mapping, Shard
 from runtime.errors import CleaveError
-from tests.tiny_cnn import branches, examples, graph_of, platform, random_mapping, six_layers
+from tests.tiny_cnn import branches, by_blocks, examples, graph_of, platform, random_mapping, six_layers
 
 pytestmark = pytest.mark.interpreted
 
@@ -112,7 +112,7 @@ class Searching:
 @pytest.fixture(scope="module")
 def graphs(tmp_path_factory: pytest.TempPathFactory) -> list[Graph]:
     folder: Path = tmp_path_factory.mktemp("moves")
-    return [graph_of(folder, six_layers()), graph_of(folder, branches())]
+    return [graph_of(folder, six_layers()), graph_of(folder, branches()), graph_of(folder, by_blocks())]
 
 
 @examples(40)

@@ -26,10 +26,10 @@ from model.segment_time import Clock, Network
 from model.signature import signatures
 from model.spending import COMPUTE, MEMORY, settle, spend
 from runtime.plan import RankPlan, Recv, Run, Send, Step
-from tests.tiny_cnn import branches, examples, graph_of, platform, random_mapping, six_layers
+from tests.tiny_cnn import branches, by_blocks, examples, graph_of, platform, random_mapping, six_layers
 
 DEVICES = 3
-MODELS: dict[str, ModelProto] = {"branches": branches(), "six": six_layers()}
+MODELS: dict[str, ModelProto] = {"branches": branches(), "six": six_layers(), "by blocks": by_blocks()}
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -53,7 +53,8 @@ def unit(graph: Graph, seed: int, most_gained: float) -> UnitCost:
     gains = {name: float(rng.uniform(0, most_gained)) for name in edges if draw.random() < 0.5}
     joins = {axis: float(rng.uniform(0, 1e-8)) for axis in range(boxes.KINDS)}
     rested = {"rested_part": draw.choice([0.0, 0.4, 0.8]), "rested_s": float(rng.uniform(0, 1e-3))}
-    figures = {"kernels": kernels, "gains": gains, "gain_parts": parts, "joins": joins, **rested}
+    kept = {"relayout_s_per_byte": float(rng.uniform(0, most_gained / 1e5))}
+    figures = {"kernels": kernels, "gains": gains, "gain_parts": parts, "joins": joins, **kept, **rested}
     return replace(usual, layers=layers, memory_segment_bytes=1e5, **figures)
 
 

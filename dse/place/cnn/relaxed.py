@@ -17,7 +17,7 @@ from dse.place.cnn.kinds import Kinds
 from dse.place.cnn.wires import Wires, least
 from model.arrays import GraphArrays
 from model.boxes import CHANNELS
-from model.costs import GAIN, HOLD, HOLD_PART, RANK, SESSION, SPLIT, WHOLE, CostArrays, Floats
+from model.costs import GAIN, HOLD, HOLD_PART, KEPT, RANK, SESSION, SPLIT, WHOLE, CostArrays, Floats
 
 HALVINGS = 60
 """Of an interval that holds a bound: to the last bits of a float."""
@@ -52,7 +52,7 @@ def parts(g: GraphArrays, c: CostArrays, splits: int) -> Parts:
     saved = np.zeros((len(g.size), len(c.pool)))
     if len(c.beside):
         task = np.repeat(np.arange(len(g.size)), np.diff(g.edge_ptr))
-        np.add.at(saved, task, np.maximum(c.beside[..., GAIN], 0))
+        np.add.at(saved, task, np.maximum(c.beside[..., GAIN], 0) + np.maximum(c.beside[..., KEPT], 0))
     smallest = g.grain[layers, CHANNELS] / np.maximum(g.size[layers, CHANNELS], 1)
     divisible = (g.heavy[layers] == 1) & (splits > 1)
     return Parts(work[..., WHOLE], work[..., at], work[..., at + 1], saved[layers], np.where(divisible, smallest, 1.0))

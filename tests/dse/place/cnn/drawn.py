@@ -12,11 +12,11 @@ from onnx import ModelProto
 
 from dse.chromosomes import Chromosome, chromosome
 from dse.place.cnn.relaxed import edges
-from model import boxes
 from model.arrays import arrays
-from model.costs import GAIN, JOIN, WATTS, CostArrays, costs, whole_s
+from model.costs import GAIN, WATTS, CostArrays, costs, whole_s
 from model.graph import Graph
 from model.platform import Platform
+from model.relayout import NONE
 from tests.tiny_cnn import graph_of, network, node, weight
 
 CHANNELS = 4
@@ -76,15 +76,18 @@ def prices(draw: random.Random, network: Graph, platform: Platform, rest: bool =
     shape = work[layers, :, :WATTS].shape
     work[layers, :, :WATTS] = rng.uniform(0, 1e-3, (*shape[:1], 1, *shape[2:])) * (rng.random(shape) < 0.8)
     work[layers, :, :WATTS] *= 1.0 if draw.random() < 0.5 else rng.uniform(0.5, 2, (1, shape[1], 1))
-    beside = np.zeros((0, len(platform.devices), JOIN + boxes.KINDS))
+    beside = c.beside[:0]
     if draw.random() < 0.5:
         beside = rng.uniform(0, 3e-4, (len(g.edge_tensor), *beside.shape[1:]))
         beside[..., GAIN] *= rng.random(beside.shape[:2]) < 0.5
         beside[[edge for edge in range(len(beside)) if edge not in {e for e, _, _ in edges(g)}]] = 0
+    origin = np.full(len(g.edge_tensor), NONE, dtype=np.int32)
+    for edge, maker, _ in edges(g):
+        origin[edge] = g.n_inputs + rng.integers(maker + 1) if rng.random() < 0.5 else NONE
     send, receive = (rng.uniform(0, 1e-4, c.send.shape) * draw.choice([0, 1]) * [1.0, 1e-4] for _ in range(2))
     gap = rng.uniform(0, 1e-4, c.gap.shape) * draw.choice([0, 1])
     rested = rng.uniform(0, [0.8, 5e-4], c.rested.shape) * (rest and draw.random() < 0.5)
-    return c._replace(work=work, beside=beside, send=send, receive=receive, gap=gap, rested=rested)
+    return c._replace(work=work, beside=beside, origin=origin, send=send, receive=receive, gap=gap, rested=rested)
 
 
 def drawn(seed: int, kind: str, memory: bool = False, rest: bool = False) -> tuple[Chromosome, CostArrays]:

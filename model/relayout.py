@@ -1,0 +1,63 @@
+"""Where a convolution finds what it reads in the layout that it computes in.
+
+ONNX Runtime computes convolutions on blocks of channels. It brings their inputs into that layout and their outputs
+back, but not between convolutions of a session with nothing between them but what works in either layout. To cut such a
+way anywhere costs both changes, to cut it once more costs nothing else: no sum over edges says that.
+"""
+
+from __future__ import annotations
+
+from model import boxes, coefficients
+from model.graph import Graph, Layer
+
+NONE = -1
+BLOCK = 8
+"""Channels; fewer are read as they are. Some processors have blocks of 16."""
+KEEPING = ("norm", "activation", "elementwise", "pool")
+"""Kinds of layers that keep the layout, if all that they read has it; Concat does, too."""
+
+
+def origins(graph: Graph) -> list[int]:
+    """(layers,) index of the first of the convolutions that made what a layer's output is made of, itself where it is
+    one: if that and all in between are in one segment, the output is in their layout. ``NONE``: it never is.
+    """
+    found: list[int] = []
+    for layer in graph.layers:
+        makers = [graph.producer.get(name, NONE) for name in graph.activations(layer)]
+        before = [found[maker] if maker != NONE else NONE for maker in makers]
+        if layer.op == "Conv":
+            found.append(layer.index if _by_blocks(graph, layer) else NONE)
+        else:
+            found.append(min(before, default=NONE) if _keeps(graph, layer) else NONE)
+    return found
+
+
+def origin(graph: Graph, of: list[int], maker: int, reader: int) -> int:
+    """The convolution from which on all must be in one segment for what ``reader`` reads of ``maker`` to need no other
+    layout; ``NONE`` where that does not matter, or ``maker`` is one itself: then the edge tells. of: ``origins``
+    """
+    made, reads = graph.layers[maker], graph.layers[reader]
+    other = made.op != "Conv" and reads.op == "Conv" and _by_blocks(graph, reads) and _inputs(graph, reads) >= BLOCK
+    return of[maker] if other else NONE
+
+
+def _by_blocks(graph: Graph, conv: Layer) -> bool:
+    """Whether a convolution is computed by blocks, as ONNX Runtime 1.32 decides: channels are filled up to whole
+    blocks, but not those of groups."""
+    inputs, outputs, each = _inputs(graph, conv), _outputs(graph, conv), graph.tensors[conv.inputs[1]].shape[1]
+    group = inputs // each
+    return group == 1 or group == inputs == outputs or (each % BLOCK == 0 and outputs // group % BLOCK == 0)
+
+
+def _inputs(graph: Graph, conv: Layer) -> int:
+    """Channels."""
+    return graph.tensors[conv.inputs[0]].shape[boxes.CHANNELS]
+
+
+def _outputs(graph: Graph, conv: Layer) -> int:
+    """Channels."""
+    return graph.tensors[conv.outputs[0]].shape[boxes.CHANNELS]
+
+
+def _keeps(graph: Graph, layer: Layer) -> bool:
+    return layer.op == "Concat" or coefficients.kind(graph, layer) in KEEPING
