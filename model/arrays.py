@@ -8,6 +8,7 @@ channels, rows); a tensor without an axis has size 1 there.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -127,3 +128,13 @@ def _ints(values: object) -> Ints:
 
 def _pointers(counts: object) -> Ints:
     return _ints(np.concatenate(([0], np.cumsum(np.asarray(counts, dtype=np.int64)))))
+
+
+def edges(g: GraphArrays) -> Iterator[tuple[int, int, int]]:
+    """Edges between layers: number, maker, reader; by reader."""
+    for layer in range(g.n_layers):
+        task = g.n_inputs + layer
+        for edge in range(g.edge_ptr[task], g.edge_ptr[task + 1]):
+            maker = int(g.tensor_task[g.edge_tensor[edge]]) - g.n_inputs
+            if maker >= 0:
+                yield edge, maker, layer

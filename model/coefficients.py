@@ -283,8 +283,8 @@ def _by_paper(found: Coefficients) -> Coefficients:
 
 def _bare(unit: UnitCost) -> UnitCost:
     layers = {kind: _plain(cost) for kind, cost in unit.layers.items()}
-    none: dict[str, Any] = dict.fromkeys((*MESSAGES, "relayout_s_per_byte"), 0.0)
-    return replace(unit, layers=layers, kernels={}, gains={}, gain_parts={}, joins={}, **none)
+    none: dict[str, Any] = dict.fromkeys(MESSAGES, 0.0)
+    return replace(unit, layers=layers, kernels={}, gains={}, gain_parts={}, joins={}, relayout_s_per_byte=0.0, **none)
 
 
 def _plain(cost: LayerCost) -> LayerCost:

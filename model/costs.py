@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model import boxes, coefficients, layer_time, relayout
-from model.arrays import GraphArrays, Ints
+from model.arrays import GraphArrays, Ints, edges
 from model.graph import Graph, Layer
 from model.platform import Device, Host, Platform
 from model.signature import edge_name, signature, signatures
@@ -39,7 +39,7 @@ class CostArrays(NamedTuple):
           it HOLDs a byte of weights, and that a part of it does; 1 where weights are REBUILT before use; bytes
           of each shard's OWN
     beside: (E, D, 2 + KINDS) seconds of an edge: that it saves (GAIN) where the same segment made what it brings, and
-            more (KEPT) where it computed all from ``origin`` on; from JOIN on, for each kind of split, of putting parts
+            more (KEPT) where it has ``origin``, too; from JOIN on, for each kind of split, of putting parts
             together where it was made in parts; (0, …): none anywhere
     origin: (E,) task, ``relayout.NONE`` where no layout is kept; kept_ptr: (T + 1,) and kept_task: the tasks that read
             edges with an origin, by that
@@ -109,8 +109,9 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
     units = [_unit(platform, d) for d in range(len(platform.devices))]
     leave, enter, names = links(platform)
     work = _work(graph, g, platform)
-    beside = _beside(graph, g, units, work, platform)
     origin, kept_ptr, kept_task = _origins(graph, g)
+    beside = _beside(graph, g, units, work, platform)
+    beside[np.flatnonzero(origin[: len(beside)] == relayout.NONE), :, KEPT] = 0.0
     slowdown = np.array([[device.slowdown] for device in platform.devices])
     work[..., :WATTS] *= slowdown
     return CostArrays(
@@ -265,19 +266,15 @@ def _beside(
     if not any(unit.gains or unit.gain_parts or unit.joins or unit.relayout_s_per_byte for unit in units):
         return np.zeros((0, len(units), JOIN + boxes.KINDS))
     table = np.zeros((len(g.edge_tensor), len(units), JOIN + boxes.KINDS))
-    layers, names = range(g.n_inputs, g.n_inputs + g.n_layers), signatures(graph)
-    for task in layers:
-        for edge in range(g.edge_ptr[task], g.edge_ptr[task + 1]):
-            tensor = g.edge_tensor[edge]
-            if g.tensor_task[tensor] in layers:
-                ends = [g.tensor_task[tensor], task]
-                maker, reader = (graph.layers[end - g.n_inputs] for end in ends)
-                name = edge_name(names, maker.index, reader.index)
-                for d, (unit, device) in enumerate(zip(units, platform.devices, strict=True)):
-                    slower = _slower(device, unit)
-                    shorter_s = float(work[ends, d, WHOLE].min()) / slower
-                    found = edge_row(graph, maker, reader, name, float(g.tensor_bytes[tensor]), shorter_s, unit)
-                    table[edge, d] = [slower * seconds for seconds in found]
+    names = signatures(graph)
+    for edge, *ends in edges(g):
+        name, size = edge_name(names, *ends), float(g.tensor_bytes[g.edge_tensor[edge]])
+        maker, reader = (graph.layers[end] for end in ends)
+        for d, (unit, device) in enumerate(zip(units, platform.devices, strict=True)):
+            slower = _slower(device, unit)
+            shorter_s = float(work[[g.n_inputs + end for end in ends], d, WHOLE].min()) / slower
+            found = edge_row(graph, maker, reader, name, size, shorter_s, unit)
+            table[edge, d] = [slower * seconds for seconds in found]
     return table
 
 
@@ -292,17 +289,15 @@ def edge_row(
 
 def _origins(graph: Graph, g: GraphArrays) -> tuple[Ints, Ints, Ints]:
     """``origin``, ``kept_ptr`` and ``kept_task`` of ``CostArrays``."""
-    of, first, last = relayout.origins(graph), g.n_inputs, g.n_inputs + g.n_layers
-    reader, maker = np.repeat(np.arange(len(g.size)), np.diff(g.edge_ptr)), g.tensor_task[g.edge_tensor]
-    inner = (first <= reader) & (reader < last) & (first <= maker) & (maker < last)
-    found = np.full(len(reader), relayout.NONE, dtype=np.int32)
-    for edge in np.flatnonzero(inner):
-        begin = relayout.origin(graph, of, int(maker[edge]) - first, int(reader[edge]) - first)
-        found[edge] = begin + first if begin != relayout.NONE else begin
+    of, found = relayout.origins(graph), np.full(len(g.edge_tensor), relayout.NONE, dtype=np.int32)
+    for edge, maker, reader in edges(g):
+        begin = relayout.origin(graph, of, maker, reader)
+        found[edge] = g.n_inputs + begin if begin != relayout.NONE else begin
     kept = np.flatnonzero(found != relayout.NONE)
     kept = kept[np.argsort(found[kept], kind="stable")]
-    ptr = np.searchsorted(found[kept], np.arange(len(g.size) + 1))
-    return found, ptr.astype(np.int32), reader[kept].astype(np.int32)
+    tasks = np.arange(len(g.size) + 1)
+    readers = np.repeat(tasks[:-1], np.diff(g.edge_ptr))[kept]
+    return found, np.searchsorted(found[kept], tasks).astype(np.int32), readers.astype(np.int32)
 
 
 def apart(graph: Graph, maker: Layer, kind: int) -> bool:

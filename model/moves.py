@@ -224,13 +224,16 @@ def _mark_readers(g: GraphArrays, c: CostArrays, b: Board, task: int) -> None:
     if len(c.beside) > 0:
         for tensor in range(g.tensor_ptr[ix(task)], g.tensor_ptr[ix(task + 1)]):
             for use in range(g.use_ptr[ix(tensor)], g.use_ptr[ix(tensor + 1)]):
-                reader = g.use_task[ix(use)]
-                for shard in range(b.shards.ptr[ix(reader)], b.shards.end[ix(reader)]):
-                    mark(b, shard)
+                _mark_task(b, g.use_task[ix(use)])
         for kept in range(c.kept_ptr[ix(task)], c.kept_ptr[ix(task + 1)]):
-            reader = c.kept_task[ix(kept)]
-            for shard in range(b.shards.ptr[ix(reader)], b.shards.end[ix(reader)]):
-                mark(b, shard)
+            _mark_task(b, c.kept_task[ix(kept)])
+
+
+@inlined
+def _mark_task(b: Board, task: int) -> None:
+    """All shards of a task."""
+    for shard in range(b.shards.ptr[ix(task)], b.shards.end[ix(task)]):
+        mark(b, shard)
 
 
 @inlined

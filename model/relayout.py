@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from model import boxes, coefficients
 from model.graph import Graph, Layer
+from model.rule import length
 
 NONE = -1
 BLOCK = 8
@@ -23,12 +24,11 @@ def origins(graph: Graph) -> list[int]:
     """
     found: list[int] = []
     for layer in graph.layers:
-        makers = [graph.producer.get(name, NONE) for name in graph.activations(layer)]
-        before = [found[maker] if maker != NONE else NONE for maker in makers]
         if layer.op == "Conv":
             found.append(layer.index if _by_blocks(graph, layer) else NONE)
         else:
-            found.append(min(before, default=NONE) if _keeps(graph, layer) else NONE)
+            makers = [graph.producer.get(name) for name in graph.activations(layer)] if _keeps(graph, layer) else []
+            found.append(min((NONE if maker is None else found[maker] for maker in makers), default=NONE))
     return found
 
 
@@ -44,19 +44,14 @@ def origin(graph: Graph, of: list[int], maker: int, reader: int) -> int:
 def _by_blocks(graph: Graph, conv: Layer) -> bool:
     """Whether a convolution is computed by blocks, as ONNX Runtime 1.32 decides: channels are filled up to whole
     blocks, but not those of groups."""
-    inputs, outputs, each = _inputs(graph, conv), _outputs(graph, conv), graph.tensors[conv.inputs[1]].shape[1]
-    group = inputs // each
-    return group == 1 or group == inputs == outputs or (each % BLOCK == 0 and outputs // group % BLOCK == 0)
+    inputs, outputs = _inputs(graph, conv), length(graph, conv, boxes.CHANNELS)
+    group = conv.integer("group", 1)
+    return group == 1 or group == inputs == outputs or not (inputs // group % BLOCK or outputs // group % BLOCK)
 
 
 def _inputs(graph: Graph, conv: Layer) -> int:
     """Channels."""
     return graph.tensors[conv.inputs[0]].shape[boxes.CHANNELS]
-
-
-def _outputs(graph: Graph, conv: Layer) -> int:
-    """Channels."""
-    return graph.tensors[conv.outputs[0]].shape[boxes.CHANNELS]
 
 
 def _keeps(graph: Graph, layer: Layer) -> bool:

@@ -39,7 +39,7 @@ class Edge(NamedTuple):
     name: str
     pair: str
     size_bytes: float
-    origin: int = relayout.NONE
+    origin: int
 
 
 class Join(NamedTuple):
@@ -108,8 +108,8 @@ class Network:
     def _edge(self, name: str, reader: int) -> Edge:
         maker, layers = self.graph.producer[name], self.graph.layers
         pair = coefficients.pair(self.graph, layers[maker], layers[reader])
-        size_bytes, name = float(self.graph.tensors[name].size_bytes), edge_name(self.names, maker, reader)
-        return Edge(maker, name, pair, size_bytes, relayout.origin(self.graph, self._origins, maker, reader))
+        origin, size = relayout.origin(self.graph, self._origins, maker, reader), self.graph.tensors[name].size_bytes
+        return Edge(maker, edge_name(self.names, maker, reader), pair, float(size), origin)
 
 
 class Clock:

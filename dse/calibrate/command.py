@@ -228,7 +228,7 @@ def measured(lab: Lab) -> Measured:
     times = frame_times(looks, seen)
     types = lab.types(times)
     first = lab.runs(lab.together(0))
-    devices = {device: type_.name for type_ in types for device in type_.devices}
+    devices = [device for type_ in types for device in type_.devices]
     full = [[lab.full(device, *of) for of in zip(lab.cnns, times[device], strict=True)] for device in devices]
     alone = lab.runs([job for of_networks in full for job in in_turn(of_networks)])
     alike = alike_devices(lab.platform, types)

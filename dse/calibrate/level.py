@@ -40,10 +40,12 @@ def levelled(looks: Sequence[Run], runs: Sequence[Run], alike: Mapping[str, tupl
     for run in (*looks, *wholes):
         times[*alike[run.device], run.network].append(run.time_s)
     usual_s = {of: median(seen) for of, seen in times.items()}
-    paces = defaultdict[str, list[Pace]](list)
+    paces, once = defaultdict[str, list[Pace]](list), dict[tuple[str, str], Run]()
     for run in (*looks, *wholes):
-        paces[run.device].append(Pace(_when(run), run.time_s / usual_s[*alike[run.device], run.network]))
-    once = {(run.device, run.network): run.lasting(usual_s[*alike[run.device], run.network]) for run in wholes}
+        usual = usual_s[*alike[run.device], run.network]
+        paces[run.device].append(Pace(_when(run), run.time_s / usual))
+        if run.what == WHOLE:
+            once[run.device, run.network] = run.lasting(usual)
     others = [run for run in runs if run.what != WHOLE]
     return [*once.values(), *(run.lasting(run.time_s / _longer(_when(run), paces[run.device])) for run in others)]
 

@@ -38,8 +38,8 @@ def test_a_layout_is_kept_from_the_first_convolution_that_an_input_goes_back_to(
 
 
 def test_to_cut_a_way_between_convolutions_costs_its_layout_wherever_and_however_often(graph: Graph) -> None:
-    unit = replace(coefficients.load("generic").unit("cpu"), relayout_s_per_byte=1e-9)
-    clocks = [Clock(Network(graph), replace(unit, gains={}, gain_parts={}, relayout_s_per_byte=s)) for s in (0, 1e-9)]
+    unit = coefficients.load("generic").unit("cpu")
+    clocks = [Clock(Network(graph), replace(unit, relayout_s_per_byte=seconds)) for seconds in (0.0, 1e-9)]
 
     def saved(*borders: str) -> float:
         """Bytes."""

@@ -12,11 +12,11 @@ from dse.chromosomes import NAIVE, Chromosome
 from dse.place.cnn.chains import Stages, Team, chains, in_pairs, soonest, team
 from dse.place.cnn.kinds import Kinds, alike, counts, least_of, merged
 from dse.place.cnn.limits import FREE, Limits
-from dse.place.cnn.relaxed import Parts, critical, done, edges, given_back, parts
+from dse.place.cnn.relaxed import Parts, critical, done, given_back, parts
 from dse.place.cnn.shared import pair_loads
 from dse.place.cnn.stretches import Stretches, last_read, stretches
 from dse.place.cnn.wires import Wires, least, loads, wires
-from model.arrays import GraphArrays, Ints
+from model.arrays import GraphArrays, Ints, edges
 from model.costs import RANK, SESSION, CostArrays, Floats
 
 MOST_STEPS = 1.5e8

@@ -6,7 +6,6 @@ longest path, each layer as fast as its parts can be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +14,7 @@ from scipy.sparse import coo_matrix, csr_matrix, hstack, vstack
 
 from dse.place.cnn.kinds import Kinds
 from dse.place.cnn.wires import Wires, least
-from model.arrays import GraphArrays
+from model.arrays import GraphArrays, edges
 from model.boxes import CHANNELS
 from model.costs import GAIN, HOLD, HOLD_PART, KEPT, RANK, SESSION, SPLIT, WHOLE, CostArrays, Floats
 
@@ -206,16 +205,6 @@ def done(g: GraphArrays, p: Parts, w: Wires, splits: int) -> Floats:
             whole[reader] = max(whole[reader], whole[maker] + takes.whole[reader])
             made[reader] = max(made[reader], whole[maker] + takes.made[reader])
     return whole
-
-
-def edges(g: GraphArrays) -> Iterator[tuple[int, int, int]]:
-    """Edges between layers: number, maker, reader; by reader."""
-    for layer in range(g.n_layers):
-        task = g.n_inputs + layer
-        for edge in range(g.edge_ptr[task], g.edge_ptr[task + 1]):
-            maker = int(g.tensor_task[g.edge_tensor[edge]]) - g.n_inputs
-            if maker >= 0:
-                yield edge, maker, layer
 
 
 def partly(g: GraphArrays, p: Parts, edge: int, layer: int) -> bool:

@@ -12,9 +12,9 @@ import numpy as np
 
 from dse.chromosomes import EQUAL, Coding
 from dse.evaluation import ANALYTICAL
-from dse.place.cnn.relaxed import Parts, edges, partly, parts
+from dse.place.cnn.relaxed import Parts, partly, parts
 from dse.place.cnn.wires import Wires
-from model.arrays import GraphArrays, Ints
+from model.arrays import GraphArrays, Ints, edges
 from model.compiled import allocating
 from model.costs import CostArrays, Floats
 

@@ -11,9 +11,8 @@ import numpy as np
 from onnx import ModelProto
 
 from dse.chromosomes import Chromosome, chromosome
-from dse.place.cnn.relaxed import edges
-from model.arrays import arrays
-from model.costs import GAIN, WATTS, CostArrays, costs, whole_s
+from model.arrays import arrays, edges
+from model.costs import GAIN, KEPT, WATTS, CostArrays, costs, whole_s
 from model.graph import Graph
 from model.platform import Platform
 from model.relayout import NONE
@@ -84,6 +83,7 @@ def prices(draw: random.Random, network: Graph, platform: Platform, rest: bool =
     origin = np.full(len(g.edge_tensor), NONE, dtype=np.int32)
     for edge, maker, _ in edges(g):
         origin[edge] = g.n_inputs + rng.integers(maker + 1) if rng.random() < 0.5 else NONE
+    beside[np.flatnonzero(origin[: len(beside)] == NONE), :, KEPT] = 0
     send, receive = (rng.uniform(0, 1e-4, c.send.shape) * draw.choice([0, 1]) * [1.0, 1e-4] for _ in range(2))
     gap = rng.uniform(0, 1e-4, c.gap.shape) * draw.choice([0, 1])
     rested = rng.uniform(0, [0.8, 5e-4], c.rested.shape) * (rest and draw.random() < 0.5)
