@@ -1,31 +1,47 @@
-"""A network of what CNNs are made of, to calibrate with: layers of all kinds in the company that they usually keep.
+"""Networks of what CNNs are made of, to calibrate with: layers of all kinds in the company that they usually keep.
 
-No network that anybody trained. It goes from 112 x 112 positions down to 7 x 7, and on every size of image runs the
+Nothing that anybody trained. They go from 112 x 112 positions down to 7 x 7, and on every size of image run the
 blocks of well-known families: with normalisation, grouped and depthwise convolutions, shuffled channels, branches that
 are added, concatenated or multiplied, flat and long kernels; with channels that vector instructions like and others.
+There is a large one, and one whose frames take so little time that caches still hold what the last one left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-NAME = "operators"
 OPSET = 9
-SIZES: tuple[tuple[int, int], ...] = ((64, 1), (120, 2), (232, 2), (384, 2))
-"""Channels of each size of image, and the step with which it begins."""
+STEPS = (1, 2, 2, 2)
+"""With which each size of image begins."""
+
+
+class Widths(NamedTuple):
+    """Channels: of the stem, of each size of image, and of the layer before the last. lrn: whether there are LRN, which
+    take longer than all else of a small network."""
+
+    stem: int
+    sizes: tuple[int, ...]
+    hidden: int
+    lrn: bool
+
+
+NETWORKS: dict[str, Widths] = {
+    "operators": Widths(40, (64, 120, 232, 384), 2048, lrn=True),
+    "operators_small": Widths(24, (16, 24, 48, 72), 256, lrn=False),
+}
 
 
 class Drawing:
     """A network while it grows. Weights have shapes here and no values, as in the graphs of the onnx package."""
 
-    def __init__(self, channels: int, size: int) -> None:
+    def __init__(self, channels: int, size: int, with_lrn: bool) -> None:
         self.nodes: list[NodeProto] = []
         self.shapes: list[TensorProto] = []
-        self.at, self.channels, self.size = "data", channels, size
+        self.at, self.channels, self.size, self.with_lrn = "data", channels, size, with_lrn
 
     def add(self, op: str, *more: str, of: str | None = None, **attributes: Any) -> str:
         """A node that reads ``of``, or what was made last, and then some more."""
@@ -64,6 +80,11 @@ class Drawing:
         """The usual activation."""
         return self.add("Relu")
 
+    def lrn(self) -> None:
+        """A normalisation over channels, where there shall be any."""
+        if self.with_lrn:
+            self.add("LRN", size=5, alpha=1e-4, beta=0.75)
+
     def pool(self, op: str, side: int, step: int) -> str:
         """Of neighbours."""
         pads = [(side - 1) // 2] * 4
@@ -78,26 +99,27 @@ class Drawing:
         return self.add("Reshape", self.constant((1, self.channels, *each)))
 
 
-def model() -> ModelProto:
-    """The network with weights still to be drawn: opset 9, one input ``(1, 3, 224, 224)``, one output ``(1, 1000)``."""
-    d = Drawing(3, 224)
-    _stem(d)
-    for channels, step in SIZES:
+def model(name: str) -> ModelProto:
+    """One of ``NETWORKS``, weights still to be drawn: opset 9, input ``(1, 3, 224, 224)``, output ``(1, 1000)``."""
+    widths = NETWORKS[name]
+    d = Drawing(3, 224, widths.lrn)
+    _stem(d, widths.stem)
+    for channels, step in zip(widths.sizes, STEPS, strict=True):
         _narrow(d, channels, step)
         for block in BLOCKS:
             block(d)
-    _head(d)
+    _head(d, widths.hidden)
     info = helper.make_tensor_value_info
     inputs = [info("data", TensorProto.FLOAT, (1, 3, 224, 224))]
-    graph = GraphProto(name=NAME, node=d.nodes, initializer=d.shapes, input=inputs)
+    graph = GraphProto(name=name, node=d.nodes, initializer=d.shapes, input=inputs)
     graph.output.append(info(d.at, TensorProto.FLOAT, (1, 1000)))
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
 
 
-def _stem(d: Drawing) -> None:
-    d.conv(40, 7, step=2, bias=True)
+def _stem(d: Drawing, channels: int) -> None:
+    d.conv(channels, 7, step=2, bias=True)
     d.relu()
-    d.add("LRN", size=5, alpha=1e-4, beta=0.75)
+    d.lrn()
     d.pool("MaxPool", 3, 2)
 
 
@@ -113,7 +135,7 @@ def _plain(d: Drawing) -> None:
     d.relu()
     d.conv(d.channels, 3, group=2, bias=True)
     d.relu()
-    d.add("LRN", size=5, alpha=1e-4, beta=0.75)
+    d.lrn()
     d.pool("MaxPool", 3, 1)
 
 
@@ -199,10 +221,10 @@ BRANCHES: tuple[tuple[tuple[int, ...], ...], ...] = (((1,),), ((1,), (3,)), ((1,
 BLOCKS: tuple[Callable[[Drawing], None], ...] = (_plain, _bottleneck, _dense, _shuffled, _inverted, _branches)
 
 
-def _head(d: Drawing) -> None:
+def _head(d: Drawing, hidden: int) -> None:
     d.pool("AveragePool", 3, 2)
     d.add("Reshape", d.constant((1, d.channels * d.size**2)))
-    d.add("Gemm", d.weight(2048, d.channels * d.size**2), d.weight(2048), transB=1)
+    d.add("Gemm", d.weight(hidden, d.channels * d.size**2), d.weight(hidden), transB=1)
     d.relu()
-    d.add("Gemm", d.weight(1000, 2048), d.weight(1000), transB=1)
+    d.add("Gemm", d.weight(1000, hidden), d.weight(1000), transB=1)
     d.add("Softmax", axis=1)

@@ -33,7 +33,7 @@ _STEMS = {
     "vgg19": "vgg19",
     "zfnet512": "zfnet512",
 }
-NAMES: tuple[str, ...] = tuple(sorted((*_STEMS, operators.NAME)))
+NAMES: tuple[str, ...] = tuple(sorted((*_STEMS, *operators.NETWORKS)))
 
 # Part of the cache path: another version of this file, or of the graphs, may give another model for a name and seed.
 _SOURCES = b"".join(Path(file).read_bytes() for file in (__file__, operators.__file__))
@@ -46,6 +46,7 @@ _LAST_SCALE = {
     "inception_v1": 1 / 2,
     "inception_v2": 1 / 2,
     "operators": 1 / 4,
+    "operators_small": 1 / 2,
     "resnet50": 4.0,
     "shufflenet": 1 / 16,
     "vgg16": 1 / 2,
@@ -63,11 +64,11 @@ def build(name: str, seed: int = 0) -> ModelProto:
 
     The one input is ``(1, 3, 224, 224)``, the one output ``(1, 1000)`` or ``(1, 1000, 1, 1)``. Same name and
     seed (an int >= 0) give the same bytes. Nodes, their order and all names are those of the onnx package's graph;
-    ``operators`` is our own, to calibrate with.
+    ``operators`` and ``operators_small`` are our own, to calibrate with.
     CleaveError: unknown name, or an onnx package without its graphs.
     """
     _check(name)
-    source = operators.model() if name == operators.NAME else _load(_STEMS[name])
+    source = operators.model(name) if name in operators.NETWORKS else _load(_STEMS[name])
     if name == "vgg16":
         _shorten(source.graph)
     model = _skeleton(source, name)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from model import boxes, records
+from model.caches import Caches
 from model.graph import Graph, Layer
 from model.macs import VIEWS
 from runtime.errors import CleaveError
@@ -164,6 +165,7 @@ class UnitCost:
     gains:   seconds that an edge inside a segment saves, of measured edges, by ``signature.edge_name``
     gain_parts: what other edges save, by pair of kinds (``pair``): as a part of what the shorter of both layers takes
     joins:   by axis, seconds a byte of putting a tensor together of parts that do not lie side by side in memory
+    cache_held, cache_fade_s: what layers that were not measured save in networks with quick frames (``model.caches``)
     relayout_s_per_byte: that a convolution saves where what it reads has its layout already (``model.relayout``)
     memory_segment_bytes, memory_layer_bytes: of each session, and of each layer or part of one, whatever it holds
     frame_errors: by network that was measured, relative error to expect of a frame
@@ -207,6 +209,13 @@ class UnitCost:
     memory_passed: float = 0.0
     memory_layer_bytes: float = 0.0
     relayout_s_per_byte: float = 0.0
+    cache_held: float = 0.0
+    cache_fade_s: float = Caches().fade_s
+
+    @property
+    def caches(self) -> Caches:
+        """What they hold from frame to frame."""
+        return Caches(self.cache_held, self.cache_fade_s)
 
     def frame_error(self, network: str) -> float | None:
         """Relative error to expect of a frame of layers that were measured; None: unknown. Of a network that has no
@@ -283,8 +292,8 @@ def _by_paper(found: Coefficients) -> Coefficients:
 
 def _bare(unit: UnitCost) -> UnitCost:
     layers = {kind: _plain(cost) for kind, cost in unit.layers.items()}
-    none: dict[str, Any] = dict.fromkeys(MESSAGES, 0.0)
-    return replace(unit, layers=layers, kernels={}, gains={}, gain_parts={}, joins={}, relayout_s_per_byte=0.0, **none)
+    none: dict[str, Any] = dict.fromkeys((*MESSAGES, "relayout_s_per_byte", "cache_held"), 0.0)
+    return replace(unit, layers=layers, kernels={}, gains={}, gain_parts={}, joins={}, **none)
 
 
 def _plain(cost: LayerCost) -> LayerCost:
@@ -331,6 +340,8 @@ def _problems(unit: UnitCost, where: str) -> list[str]:
     found += [f"{where}.layers: '{k}' is no kind of layer (they are {', '.join(KINDS)})" for k in unknown]
     if min(unit.frequency_hz, unit.threads, *[c.macs_per_cycle for c in unit.layers.values()]) <= 0:
         found.append(f"{where}: frequency_hz, threads and macs_per_cycle must be more than 0")
+    if unit.cache_held > 1 or unit.cache_fade_s <= 0:
+        found.append(f"{where}: cache_held must be at most 1 and cache_fade_s more than 0")
     if unit.rested_part >= 1:
         found.append(f"{where}.rested_part: must be less than 1, not {unit.rested_part:g}")
     for name, kernel in unit.kernels.items():

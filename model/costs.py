@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from model import boxes, coefficients, layer_time, relayout
 from model.arrays import GraphArrays, Ints, edges
 from model.graph import Graph, Layer
+from model.layer_time import Work
 from model.platform import Device, Host, Platform
-from model.signature import edge_name, signature, signatures
+from model.signature import edge_name, signatures
 from runtime.communicator import EAGER_BYTES
 from runtime.errors import CleaveError
 
@@ -231,23 +232,41 @@ def _work(graph: Graph, g: GraphArrays, platform: Platform) -> Floats:
         unit = _unit(platform, d)
         slower = _slower(device, unit)
         key = device.coefficients, device.unit, slower
-        rows = known.get(key) or known.setdefault(key, [row(graph, layer, unit, slower) for layer in graph.layers])
-        table[g.n_inputs : g.n_inputs + g.n_layers, d] = rows
+        found = known.get(key) or known.setdefault(key, rows(graph, unit, slower))
+        table[g.n_inputs : g.n_inputs + g.n_layers, d] = found
         if device.power_w:
             table[g.n_inputs : g.n_inputs + g.n_layers, d, WATTS] = device.power_w
     return table
 
 
-def row(graph: Graph, layer: Layer, unit: coefficients.UnitCost, slower: float) -> list[float]:
-    """A layer's row of ``CostArrays.work`` on a unit with so many times fewer threads than its figures hold for.
+def rows(graph: Graph, unit: coefficients.UnitCost, slower: float) -> list[list[float]]:
+    """(layers, OWN) of ``CostArrays.work`` on a unit with so many times fewer threads than its figures hold for."""
+    names = signatures(graph) if unit.kernels else [""] * len(graph.layers)
+    kernels, done = (
+        [unit.kernels.get(name) for name in names],
+        [layer_time.work(graph, layer) for layer in graph.layers],
+    )
+    costs = [unit.layers[coefficients.kind(graph, layer)] for layer in graph.layers]
+    cold = (sum(layer_time.seconds(d, cost, unit.frequency_hz)) for d, cost in zip(done, costs, strict=True))
+    frame_s = slower * sum(kernel.whole_s if kernel else s for kernel, s in zip(kernels, cold, strict=True))
+    part = unit.caches.part(frame_s)
+    each = zip(graph.layers, kernels, done, strict=True)
+    return [_row(graph, layer, unit, slower, kernel, d._replace(part=part)) for layer, kernel, d in each]
 
-    As measured, or what its kind takes: then shards share what is not fixed.
-    """
+
+def _row(
+    graph: Graph,
+    layer: Layer,
+    unit: coefficients.UnitCost,
+    slower: float,
+    kernel: coefficients.Kernel | None,
+    done: Work,
+) -> list[float]:
+    """As measured, or what its kind takes: then shards share what is not fixed."""
     kind_of = coefficients.kind(graph, layer)
     cost = unit.layers[kind_of]
-    fixed, rest = layer_time.seconds(layer_time.work(graph, layer), cost, unit.frequency_hz)
+    fixed, rest = layer_time.seconds(done, cost, unit.frequency_hz)
     rest *= slower
-    kernel = unit.kernels.get(signature(graph, layer)) if unit.kernels else None
     if kernel:
         measured = slower * kernel.whole_s
         fixed, rest = (part * measured / (fixed + rest) if fixed + rest else 0.0 for part in (fixed, rest))

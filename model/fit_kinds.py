@@ -2,7 +2,8 @@
 
 The coefficients of ``model.layer_time``, by non-negative least squares of relative errors over the layers of a kind.
 What to expect of them is found by leaving out, in turn, what belongs together: the layers that only one network has, or
-a part of the layers where all are of one network. That also decides whether whole vectors of channels count.
+a part of the layers where all are of one network. That also decides whether whole vectors of channels count. What
+caches hold between frames (``model.caches``) is what makes kernels of one kind most alike in all networks.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
+from statistics import fmean
 
 import numpy as np
 from scipy import sparse
 
 from model import coefficients, layer_time
+from model.caches import Caches
 from model.coefficients import Kernel, LayerCost, UnitCost
 from model.graph import Graph
 from model.layer_time import Work
@@ -25,6 +29,9 @@ FOLDS = 5
 LEAST = 3
 """Layers of a kind from which an error is told."""
 ROUNDS = 5
+POSSIBLE = (Caches(), *map(Caches._make, product((0.2, 0.4, 0.6, 0.8), (1e-2, 2e-2, 4e-2))))
+"""What caches may hold: that with which kernels of one kind are most alike in all networks."""
+MOST_OFF, CLEARLY = 0.5, 0.98
 FAR = 0.1
 """Relative error beyond which a layer counts less."""
 PULL = 0.01
@@ -35,29 +42,64 @@ FREE = 1e6
 
 @dataclass(frozen=True)
 class Measured:
-    """One kernel of the table. networks: that have it"""
+    """One kernel of the table. networks: that have it, each with the seconds that all its kernels take together"""
 
     kind: str
-    networks: frozenset[str]
+    networks: Mapping[str, float]
     work: Work
     seconds: float
+
+    def held(self, caches: Caches) -> Measured:
+        """The same with what caches hold of it."""
+        return replace(self, work=self.work._replace(part=fmean(map(caches.part, self.networks.values()))))
 
 
 def measured(graphs: Mapping[str, Graph], kernels: Mapping[str, Kernel]) -> list[Measured]:
     """The kernels that take any time, by signature."""
     found: dict[str, Measured] = {}
     for network, graph in graphs.items():
-        for layer, name in zip(graph.layers, signatures(graph), strict=True):
+        names = signatures(graph)
+        mine = {network: sum(kernels[name].whole_s for name in names if name in kernels)}
+        for layer, name in zip(graph.layers, names, strict=True):
             if name in found:
-                found[name] = replace(found[name], networks=found[name].networks | {network})
+                found[name] = replace(found[name], networks={**found[name].networks, **mine})
             elif name in kernels and kernels[name].whole_s > 0:
                 kind, done = coefficients.kind(graph, layer), layer_time.work(graph, layer)
-                found[name] = Measured(kind, frozenset({network}), done, kernels[name].whole_s)
+                found[name] = Measured(kind, mine, done, kernels[name].whole_s)
     return [found[name] for name in sorted(found)]
 
 
-def fit_kinds(table: Sequence[Measured], declared: UnitCost) -> dict[str, LayerCost]:
-    """A coefficient for each kind. A kind that was not measured is declared, as much slower or faster as the others."""
+def fit_kinds(table: Sequence[Measured], declared: UnitCost) -> UnitCost:
+    """With a coefficient for each kind, and what caches hold. A kind that was not measured is declared, as much slower
+    or faster as the others."""
+    held, fade_s = _caches(table, declared)
+    unit = replace(declared, cache_held=held, cache_fade_s=fade_s)
+    return replace(unit, layers=_layers([kernel.held(unit.caches) for kernel in table], declared))
+
+
+def _caches(table: Sequence[Measured], declared: UnitCost) -> Caches:
+    """What caches hold; nothing, where that does not make kernels clearly more alike."""
+    if len({name for kernel in table for name in kernel.networks}) < 2:
+        return Caches()
+    found = [(_misfit([kernel.held(caches) for kernel in table], declared), caches) for caches in POSSIBLE]
+    least = min(found)
+    return least[1] if least[0] < CLEARLY * found[0][0] else Caches()
+
+
+def _misfit(table: Sequence[Measured], declared: UnitCost) -> float:
+    """Relative error of all kernels, fitted; one that is far off counts ``MOST_OFF``."""
+    scale, off = _scale(table, declared), 0.0
+    for kind, cost in declared.layers.items():
+        mine, likely = [kernel for kernel in table if kernel.kind == kind], _scaled(cost, scale)
+        if not mine:
+            continue
+        rows, seconds = _amounts(mine, likely), _seconds(mine)
+        found = _solved(rows, seconds, np.array(layer_time.rates(likely, declared.frequency_hz)), rounds=1)
+        off += float(np.minimum(np.abs(rows @ found / seconds - 1), MOST_OFF).sum())
+    return off
+
+
+def _layers(table: Sequence[Measured], declared: UnitCost) -> dict[str, LayerCost]:
     scale = _scale(table, declared)
     found = {}
     for kind, cost in declared.layers.items():
@@ -81,7 +123,7 @@ def _fitted(mine: Sequence[Measured], likely: LayerCost, frequency_hz: float) ->
 
 
 def _with(mine: Sequence[Measured], likely: LayerCost, frequency_hz: float) -> LayerCost:
-    rows = np.array([kernel.work.amounts(likely.whole_vectors) for kernel in mine])
+    rows = _amounts(mine, likely)
     guess = np.array(layer_time.rates(likely, frequency_hz))
     overhead_s, s_per_mac, s_per_byte, s_per_weight_byte = map(float, _solved(rows, _seconds(mine), guess))
     speed = min(FREE, 1 / (frequency_hz * s_per_mac)) if s_per_mac > 0 else FREE
@@ -95,16 +137,21 @@ def _with(mine: Sequence[Measured], likely: LayerCost, frequency_hz: float) -> L
     )
 
 
+def _amounts(mine: Sequence[Measured], cost: LayerCost) -> Floats:
+    return np.array([kernel.work.amounts(cost.whole_vectors) for kernel in mine])
+
+
 def _seconds(mine: Sequence[Measured]) -> Floats:
     return np.array([kernel.seconds for kernel in mine])
 
 
-def _solved(amounts: Floats, seconds: Floats, guess: Floats) -> Floats:
-    """(k,) seconds of one of each. amounts: (n, k); guess: what they are where layers do not tell them apart"""
+def _solved(amounts: Floats, seconds: Floats, guess: Floats, rounds: int = ROUNDS) -> Floats:
+    """(k,) seconds of one of each. amounts: (n, k); guess: what they are where layers do not tell them apart; rounds:
+    after each but the last, layers that are far off count less"""
     rows = amounts / seconds[:, None]
     pull = np.diag(PULL * rows.mean(axis=0))
     weight = np.ones(len(seconds))
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         both = np.vstack([rows * weight[:, None], pull])
         x = nonnegative(sparse.csr_matrix(both), np.append(weight, pull @ guess))
         off = np.abs(rows @ x - 1)
@@ -126,7 +173,7 @@ def _held_out(mine: Sequence[Measured], amounts: Floats, guess: Floats) -> float
 def _folds(mine: Sequence[Measured]) -> list[set[int]]:
     """Places of kernels that are left out together: those of a network alone, or each fifth one."""
     networks = sorted({name for kernel in mine for name in kernel.networks})
-    by_network = [{k for k, kernel in enumerate(mine) if kernel.networks == {name}} for name in networks]
+    by_network = [{k for k, kernel in enumerate(mine) if [*kernel.networks] == [name]} for name in networks]
     shared = {k for k in range(len(mine)) if not any(k in fold for fold in by_network)}
     if len(networks) > 1 and not any(len(fold) > len(mine) - LEAST for fold in by_network):
         return [fold for fold in (*by_network, shared) if fold and len(fold) < len(mine)]

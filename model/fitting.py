@@ -97,15 +97,13 @@ def fit_times(networks: Mapping[str, Network], runs: Sequence[Run], declared: Un
     """The coefficients with kernels, gains, and kinds of layers as measured."""
     table = fit_table(networks, runs)
     graphs = {name: network.graph for name, network in networks.items()}
-    layers = fit_kinds(measured(graphs, table.kernels), declared)
     return replace(
-        declared,
+        fit_kinds(measured(graphs, table.kernels), declared),
         kernels=table.kernels,
         gains=table.gains,
         gain_parts=_gain_parts(table),
         joins=table.joins,
         relayout_s_per_byte=table.relayout_s_per_byte,
-        layers=layers,
     )
 
 

@@ -1,8 +1,8 @@
 """Seconds of a layer that was not measured, by what its kind takes for each thing that takes time.
 
-    overhead_s + macs / (frequency_hz * macs_per_cycle) + s_per_byte * bytes + s_per_weight_byte * bytes of weights
+    macs / (frequency_hz * macs_per_cycle) + part * (overhead_s + s_per_byte * bytes + s_per_weight_byte * weights)
 
-The fraction is Eq. 4.7 of the thesis (hybrid CNN partitioning, 2023).
+The fraction is Eq. 4.7 of the thesis (hybrid CNN partitioning, 2023); ``model.caches`` has the part.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ class Work(NamedTuple):
 
     macs:         multiply-accumulates; idle_macs: those that whole vectors of channels would do besides
     moved_bytes:  that it reads and writes, but for its weights; weight_bytes: of these
+    part:         of what its start and bytes take where caches are cold
     """
 
     macs: float
     idle_macs: float
     moved_bytes: float
     weight_bytes: float
+    part: float = 1.0
 
     def amounts(self, whole_vectors: bool) -> tuple[float, float, float, float]:
-        """What a coefficient is to be found for: 1, MACs, bytes, bytes of weights."""
+        """What a coefficient is to be found for: start, MACs, bytes, bytes of weights."""
         macs = self.macs + self.idle_macs if whole_vectors else self.macs
-        return 1.0, macs, self.moved_bytes, self.weight_bytes
+        return self.part, macs, self.part * self.moved_bytes, self.part * self.weight_bytes
 
 
 def work(graph: Graph, layer: Layer) -> Work:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from model import boxes, coefficients, relayout
 from model.coefficients import UnitCost
-from model.costs import SPLIT, WHOLE, apart, row
+from model.costs import SPLIT, WHOLE, apart, rows
 from model.graph import Graph
 from model.mapping import extent
 from model.samples import PartOf
@@ -117,7 +117,7 @@ class Clock:
 
     def __init__(self, network: Network, unit: UnitCost) -> None:
         self.network, self.unit, self.joins = network, unit, unit.joins
-        self.rows = [row(network.graph, layer, unit, 1.0) for layer in network.graph.layers]
+        self.rows = rows(network.graph, unit, 1.0)
 
     def seconds(self, parts: Sequence[PartOf], divided: Divided = NOTHING) -> float:
         """Of a segment of these parts. divided: layers of the whole mapping that are"""
