@@ -190,16 +190,29 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         pass
     finally:
         process.kill()
-        _end_session(process)
         process.wait()
+        _end_session(process.pid)
 
 
-def _end_session(process: subprocess.Popen[bytes]) -> None:
-    """Kill all that ``process`` has started: ranks have process groups of their own, but its session."""
+def _end_session(session: int) -> None:
+    """Kill all that mpirun has started, until nothing of it is left: ranks have process groups of their own, but its
+    session. What is killed takes a moment to end."""
+    patient = time.monotonic() + GRACE_S
+    while (alive := _alive(session)) and time.monotonic() < patient:
+        for process in alive:
+            with suppress(psutil.Error):
+                process.kill()
+        time.sleep(0.01)
+
+
+def _alive(session: int) -> list[psutil.Process]:
+    """Processes of a session, but for those that have ended and only wait to be asked how."""
+    found = []
     for pid in psutil.pids():
-        with suppress(OSError):
-            if os.getsid(pid) == process.pid:
-                os.kill(pid, signal.SIGKILL)
+        with suppress(OSError, psutil.Error):
+            if os.getsid(pid) == session and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                found.append(psutil.Process(pid))
+    return found
 
 
 def _version(path: str) -> tuple[int, int]:
