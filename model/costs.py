@@ -242,10 +242,8 @@ def _work(graph: Graph, g: GraphArrays, platform: Platform) -> Floats:
 def rows(graph: Graph, unit: coefficients.UnitCost, slower: float) -> list[list[float]]:
     """(layers, OWN) of ``CostArrays.work`` on a unit with so many times fewer threads than its figures hold for."""
     names = signatures(graph) if unit.kernels else [""] * len(graph.layers)
-    kernels, done = (
-        [unit.kernels.get(name) for name in names],
-        [layer_time.work(graph, layer) for layer in graph.layers],
-    )
+    kernels = [unit.kernels.get(name) for name in names]
+    done = [layer_time.work(graph, layer) for layer in graph.layers]
     costs = [unit.layers[coefficients.kind(graph, layer)] for layer in graph.layers]
     cold = (sum(layer_time.seconds(d, cost, unit.frequency_hz)) for d, cost in zip(done, costs, strict=True))
     frame_s = slower * sum(kernel.whole_s if kernel else s for kernel, s in zip(kernels, cold, strict=True))
