@@ -143,7 +143,7 @@ def simulate(t: Tasks, n: int, frames: int, rules: Rules, w: State) -> int:
                 w.order[ix(ended)] = row
                 ended += 1
                 w.left[ix(frame)] -= 1
-                if w.left[ix(frame)] == 0:
+                if w.left[ix(frame)] == 0 and frame < entered:
                     alive -= 1
                 following = leave(t, w, task)
         if following >= 0:
@@ -151,8 +151,8 @@ def simulate(t: Tasks, n: int, frames: int, rules: Rules, w: State) -> int:
             size = begin(t, rows, rules, w, size, following, task, now)
         if entered < frames and alive < rules.in_flight and _all_idle(t, rules, w):
             size = _enter(t, n, rows, rules, w, size, entered, now)
+            alive += int(w.left[ix(entered)] > 0)  # all of it may have ended before it came
             entered += 1
-            alive += 1
     return ended
 
 

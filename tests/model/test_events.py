@@ -202,6 +202,12 @@ def test_any_graph_under_any_rules_is_what_the_slow_simulation_says(data: st.Dat
     assert_same(case, data.draw(rules_for(case)), dtype)
 
 
+@pytest.mark.parametrize("heap_ties", [False, True])
+def test_a_frame_that_ended_before_it_was_let_in_lets_no_other_one_in(heap_ties: bool) -> None:
+    case = Case([1, 1], [-1, -1], [0, -1], [(0, 0, 1), (0, 1, 2)], [1], 3)
+    assert_same(case, Rules(heap_ties, False, 1, np.zeros(0, dtype=np.int32)), np.int64)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_times_that_no_binary_fraction_is_are_added_in_the_same_order(data: st.DataObject) -> None:
