@@ -210,8 +210,8 @@ def _alive(session: int) -> list[psutil.Process]:
     found = []
     for pid in psutil.pids():
         with suppress(OSError, psutil.Error):
-            if os.getsid(pid) == session and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-                found.append(psutil.Process(pid))
+            if os.getsid(pid) == session and (process := psutil.Process(pid)).status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
     return found
 
 
