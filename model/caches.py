@@ -12,10 +12,11 @@ Layers that were measured need none of it: their kernels have it already.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
 
 
-class Caches(NamedTuple):
+@dataclass(frozen=True)
+class Caches:
     """held: the part that is saved at most, of frames that take no time; fade_s: seconds in which this falls to 1/e."""
 
     held: float = 0.0
@@ -24,3 +25,7 @@ class Caches(NamedTuple):
     def part(self, frame_s: float) -> float:
         """Of what kernels take, but for multiply-accumulates, in frames of so many seconds."""
         return 1 - self.held * math.exp(-frame_s / self.fade_s)
+
+
+COLD = Caches()
+"""They hold nothing."""

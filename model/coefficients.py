@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from model import boxes, records
-from model.caches import Caches
-from model.graph import Graph, Layer
-from model.macs import VIEWS
+from model.caches import COLD, Caches
+from model.layer_kinds import KINDS, PART, PARTNERS, part_of
 from runtime.errors import CleaveError
 
 PAPER = "#paper"
@@ -30,71 +29,6 @@ PAPER = "#paper"
 
 FORMAT = "cleave-coefficients"
 VERSION = 3
-
-KINDS = (
-    *("conv_winograd", "conv_im2col", "fc", "pool", "norm", "lrn"),
-    *("activation", "elementwise", "softmax", "move", "view", "other"),
-)
-
-_KIND_OF = {
-    **dict.fromkeys(("Gemm", "MatMul", "QLinearMatMul", "MatMulInteger"), "fc"),
-    **dict.fromkeys(("QLinearConv", "ConvInteger"), "conv_im2col"),
-    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), "elementwise"),
-    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), "pool"),
-    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool", "ReduceMean"), "pool"),
-    **dict.fromkeys(("BatchNormalization", "InstanceNormalization"), "norm"),
-    "LRN": "lrn",
-    **dict.fromkeys(("Relu", "LeakyRelu", "PRelu", "Elu", "Sigmoid", "HardSigmoid"), "activation"),
-    **dict.fromkeys(("HardSwish", "Tanh", "Clip", "Mish", "Gelu"), "activation"),
-    **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Sum", "Max", "Min", "Mean", "Pow"), "elementwise"),
-    **dict.fromkeys(("Softmax", "LogSoftmax"), "softmax"),
-    **dict.fromkeys(("Concat", "Split", "Slice", "Pad", "Transpose", "Gather", "Upsample", "Resize"), "move"),
-    **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), "move"),
-    **dict.fromkeys(VIEWS, "view"),
-}
-
-
-def kind(graph: Graph, layer: Layer) -> str:
-    """Which coefficient prices the layer, one of ``KINDS``."""
-    if layer.op in ("Conv", "ConvTranspose"):
-        return "conv_winograd" if _winograd(graph, layer) else "conv_im2col"
-    return _KIND_OF.get(layer.op, "other")
-
-
-COPIES = 3
-"""Of the largest weights that are rebuilt, while a session is opened, besides all of them once more."""
-
-
-def rebuilt(kind: str) -> bool:
-    """Whether weights of a kind are there twice while a session is opened, all of it at once: ONNX Runtime fuses
-    normalisations into convolutions and lays them out in blocks of channels, one after the other, which takes
-    ``COPIES`` of each (1.32; no other figures are nearer to 63 ranks of five networks: 0.6 % of what opening took)."""
-    return kind.startswith("conv")
-
-
-PART = " in parts"
-
-
-def part_of(kind: str) -> str:
-    """What a kind is called where a layer is split: smaller weights leave fewer gaps in memory."""
-    return kind + PART
-
-
-def pair(graph: Graph, producer: Layer, consumer: Layer) -> str:
-    """Which gain an edge between two layers of a segment has: ``conv>activation``; all convolutions are one kind."""
-    return ">".join(kind(graph, layer).split("_")[0] for layer in (producer, consumer))
-
-
-PARTNERS = tuple(dict.fromkeys(kind.split("_")[0] for kind in KINDS))
-"""Kinds as they stand in a pair."""
-
-
-def _winograd(graph: Graph, layer: Layer) -> bool:
-    """3x3 convolutions with stride 1 and no groups are what kernels compute by Winograd's algorithm."""
-    a = layer.attributes
-    ones = all(v == 1 for key in ("strides", "dilations") for v in a.get(key, ()))  # type: ignore[attr-defined]
-    kernel = graph.tensors[layer.inputs[1]].shape[2:]
-    return layer.op == "Conv" and kernel == (3, 3) and ones and a.get("group", 1) == 1
 
 
 @dataclass(frozen=True)
@@ -165,7 +99,7 @@ class UnitCost:
     gains:   seconds that an edge inside a segment saves, of measured edges, by ``signature.edge_name``
     gain_parts: what other edges save, by pair of kinds (``pair``): as a part of what the shorter of both layers takes
     joins:   by axis, seconds a byte of putting a tensor together of parts that do not lie side by side in memory
-    cache_held, cache_fade_s: what layers that were not measured save in networks with quick frames (``model.caches``)
+    caches: what layers that were not measured save in networks with quick frames
     relayout_s_per_byte: that a convolution saves where what it reads has its layout already (``model.relayout``)
     memory_segment_bytes, memory_layer_bytes: of each session, and of each layer or part of one, whatever it holds
     frame_errors: by network that was measured, relative error to expect of a frame
@@ -209,13 +143,7 @@ class UnitCost:
     memory_passed: float = 0.0
     memory_layer_bytes: float = 0.0
     relayout_s_per_byte: float = 0.0
-    cache_held: float = 0.0
-    cache_fade_s: float = Caches().fade_s
-
-    @property
-    def caches(self) -> Caches:
-        """What they hold from frame to frame."""
-        return Caches(self.cache_held, self.cache_fade_s)
+    caches: Caches = COLD
 
     def frame_error(self, network: str) -> float | None:
         """Relative error to expect of a frame of layers that were measured; None: unknown. Of a network that has no
@@ -292,8 +220,8 @@ def _by_paper(found: Coefficients) -> Coefficients:
 
 def _bare(unit: UnitCost) -> UnitCost:
     layers = {kind: _plain(cost) for kind, cost in unit.layers.items()}
-    none: dict[str, Any] = dict.fromkeys((*MESSAGES, "relayout_s_per_byte", "cache_held"), 0.0)
-    return replace(unit, layers=layers, kernels={}, gains={}, gain_parts={}, joins={}, **none)
+    none: dict[str, Any] = dict.fromkeys((*MESSAGES, "relayout_s_per_byte"), 0.0)
+    return replace(unit, layers=layers, kernels={}, gains={}, gain_parts={}, joins={}, caches=COLD, **none)
 
 
 def _plain(cost: LayerCost) -> LayerCost:
@@ -340,8 +268,8 @@ def _problems(unit: UnitCost, where: str) -> list[str]:
     found += [f"{where}.layers: '{k}' is no kind of layer (they are {', '.join(KINDS)})" for k in unknown]
     if min(unit.frequency_hz, unit.threads, *[c.macs_per_cycle for c in unit.layers.values()]) <= 0:
         found.append(f"{where}: frequency_hz, threads and macs_per_cycle must be more than 0")
-    if unit.cache_held > 1 or unit.cache_fade_s <= 0:
-        found.append(f"{where}: cache_held must be at most 1 and cache_fade_s more than 0")
+    if unit.caches.held > 1 or unit.caches.fade_s <= 0:
+        found.append(f"{where}.caches: held must be at most 1 and fade_s more than 0")
     if unit.rested_part >= 1:
         found.append(f"{where}.rested_part: must be less than 1, not {unit.rested_part:g}")
     for name, kernel in unit.kernels.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from model import coefficients
+from model import coefficients, layer_kinds
 from model.coefficients import UnitCost
 from model.graph import Graph, Layer
 from model.mapping import Mapping
@@ -40,4 +40,4 @@ def expected_error(graph: Graph, platform: Platform, found: Priced) -> float | N
 def _error(graph: Graph, layer: Layer, unit: UnitCost) -> float | None:
     if unit.kernels and signature(graph, layer) in unit.kernels:
         return unit.frame_error(graph.name)
-    return unit.layers[coefficients.kind(graph, layer)].error
+    return unit.layers[layer_kinds.kind(graph, layer)].error

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from model import boxes, coefficients, layer_time, relayout
+from model import boxes, coefficients, layer_kinds, layer_time, relayout
 from model.arrays import GraphArrays, Ints, edges
+from model.coefficients import Kernel
 from model.graph import Graph, Layer
-from model.layer_time import Work
 from model.platform import Device, Host, Platform
 from model.signature import edge_name, signatures
 from runtime.communicator import EAGER_BYTES
@@ -243,27 +243,24 @@ def rows(graph: Graph, unit: coefficients.UnitCost, slower: float) -> list[list[
     """(layers, OWN) of ``CostArrays.work`` on a unit with so many times fewer threads than its figures hold for."""
     names = signatures(graph) if unit.kernels else [""] * len(graph.layers)
     kernels = [unit.kernels.get(name) for name in names]
-    done = [layer_time.work(graph, layer) for layer in graph.layers]
-    costs = [unit.layers[coefficients.kind(graph, layer)] for layer in graph.layers]
-    cold = (sum(layer_time.seconds(d, cost, unit.frequency_hz)) for d, cost in zip(done, costs, strict=True))
-    frame_s = slower * sum(kernel.whole_s if kernel else s for kernel, s in zip(kernels, cold, strict=True))
+    both = list(zip(graph.layers, kernels, strict=True))
+    frame_s = slower * sum(k.whole_s if k else sum(_not_measured(graph, layer, unit)) for layer, k in both)
     part = unit.caches.part(frame_s)
-    each = zip(graph.layers, kernels, done, strict=True)
-    return [_row(graph, layer, unit, slower, kernel, d._replace(part=part)) for layer, kernel, d in each]
+    return [_row(graph, layer, kernel, unit, slower, part) for layer, kernel in both]
+
+
+def _not_measured(graph: Graph, layer: Layer, unit: coefficients.UnitCost, part: float = 1.0) -> tuple[float, float]:
+    """Seconds of a layer that was not measured, fixed and others. part: see ``layer_time.Work``"""
+    done = layer_time.work(graph, layer)._replace(part=part)
+    return layer_time.seconds(done, unit.layers[layer_kinds.kind(graph, layer)], unit.frequency_hz)
 
 
 def _row(
-    graph: Graph,
-    layer: Layer,
-    unit: coefficients.UnitCost,
-    slower: float,
-    kernel: coefficients.Kernel | None,
-    done: Work,
+    graph: Graph, layer: Layer, kernel: Kernel | None, unit: coefficients.UnitCost, slower: float, part: float
 ) -> list[float]:
     """As measured, or what its kind takes: then shards share what is not fixed."""
-    kind_of = coefficients.kind(graph, layer)
-    cost = unit.layers[kind_of]
-    fixed, rest = layer_time.seconds(done, cost, unit.frequency_hz)
+    kind_of = layer_kinds.kind(graph, layer)
+    fixed, rest = _not_measured(graph, layer, unit, part)
     rest *= slower
     if kernel:
         measured = slower * kernel.whole_s
@@ -272,8 +269,8 @@ def _row(
     shared: list[float] = []
     for kind in range(boxes.KINDS):
         shared += [slower * s for s in splits[kind]] if kind in splits else [fixed, rest]
-    held = [unit.held(kind_of), unit.held(coefficients.part_of(kind_of)), coefficients.rebuilt(kind_of)]
-    return [fixed + rest, *shared, cost.power_w, *held, unit.memory_layer_bytes]
+    held = [unit.held(kind_of), unit.held(layer_kinds.part_of(kind_of)), layer_kinds.rebuilt(kind_of)]
+    return [fixed + rest, *shared, unit.layers[kind_of].power_w, *held, unit.memory_layer_bytes]
 
 
 def _beside(
@@ -299,7 +296,7 @@ def edge_row(
     graph: Graph, maker: Layer, reader: Layer, name: str, size: float, shorter_s: float, unit: coefficients.UnitCost
 ) -> list[float]:
     """Seconds of an edge over which a layer reads ``size`` bytes of another one: see ``CostArrays.beside``."""
-    gain = unit.gain(name, coefficients.pair(graph, maker, reader), shorter_s)
+    gain = unit.gain(name, layer_kinds.pair(graph, maker, reader), shorter_s)
     joins = [unit.joins.get(k, 0.0) * size if apart(graph, maker, k) else 0.0 for k in range(boxes.KINDS)]
     return [gain, unit.relayout_s_per_byte * size, *joins]
 

@@ -9,16 +9,16 @@ caches hold between frames (``model.caches``) is what makes kernels of one kind 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import product, starmap
 from statistics import fmean
 
 import numpy as np
 from scipy import sparse
 
-from model import coefficients, layer_time
-from model.caches import Caches
+from model import layer_kinds, layer_time
+from model.caches import COLD, Caches
 from model.coefficients import Kernel, LayerCost, UnitCost
 from model.graph import Graph
 from model.layer_time import Work
@@ -29,7 +29,7 @@ FOLDS = 5
 LEAST = 3
 """Layers of a kind from which an error is told."""
 ROUNDS = 5
-POSSIBLE = (Caches(), *map(Caches._make, product((0.2, 0.4, 0.6, 0.8), (1e-2, 2e-2, 4e-2))))
+POSSIBLE = (COLD, *starmap(Caches, product((0.2, 0.4, 0.6, 0.8), (1e-2, 2e-2, 4e-2))))
 """What caches may hold: that with which kernels of one kind are most alike in all networks."""
 MOST_OFF, CLEARLY = 0.5, 0.98
 FAR = 0.1
@@ -64,7 +64,7 @@ def measured(graphs: Mapping[str, Graph], kernels: Mapping[str, Kernel]) -> list
             if name in found:
                 found[name] = replace(found[name], networks={**found[name].networks, **mine})
             elif name in kernels and kernels[name].whole_s > 0:
-                kind, done = coefficients.kind(graph, layer), layer_time.work(graph, layer)
+                kind, done = layer_kinds.kind(graph, layer), layer_time.work(graph, layer)
                 found[name] = Measured(kind, mine, done, kernels[name].whole_s)
     return [found[name] for name in sorted(found)]
 
@@ -72,42 +72,43 @@ def measured(graphs: Mapping[str, Graph], kernels: Mapping[str, Kernel]) -> list
 def fit_kinds(table: Sequence[Measured], declared: UnitCost) -> UnitCost:
     """With a coefficient for each kind, and what caches hold. A kind that was not measured is declared, as much slower
     or faster as the others."""
-    held, fade_s = _caches(table, declared)
-    unit = replace(declared, cache_held=held, cache_fade_s=fade_s)
-    return replace(unit, layers=_layers([kernel.held(unit.caches) for kernel in table], declared))
+    caches = _caches(table, declared)
+    return replace(declared, caches=caches, layers=_layers([kernel.held(caches) for kernel in table], declared))
 
 
 def _caches(table: Sequence[Measured], declared: UnitCost) -> Caches:
     """What caches hold; nothing, where that does not make kernels clearly more alike."""
     if len({name for kernel in table for name in kernel.networks}) < 2:
-        return Caches()
-    found = [(_misfit([kernel.held(caches) for kernel in table], declared), caches) for caches in POSSIBLE]
-    least = min(found)
-    return least[1] if least[0] < CLEARLY * found[0][0] else Caches()
+        return COLD
+    off = {caches: _misfit([kernel.held(caches) for kernel in table], declared) for caches in POSSIBLE}
+    best = min(POSSIBLE, key=off.__getitem__)
+    return best if off[best] < CLEARLY * off[COLD] else COLD
 
 
 def _misfit(table: Sequence[Measured], declared: UnitCost) -> float:
     """Relative error of all kernels, fitted; one that is far off counts ``MOST_OFF``."""
-    scale, off = _scale(table, declared), 0.0
-    for kind, cost in declared.layers.items():
-        mine, likely = [kernel for kernel in table if kernel.kind == kind], _scaled(cost, scale)
-        if not mine:
-            continue
-        rows, seconds = _amounts(mine, likely), _seconds(mine)
-        found = _solved(rows, seconds, np.array(layer_time.rates(likely, declared.frequency_hz)), rounds=1)
-        off += float(np.minimum(np.abs(rows @ found / seconds - 1), MOST_OFF).sum())
+    off = 0.0
+    for _, mine, likely in _by_kind(table, declared):
+        if mine:
+            rows, seconds = _amounts(mine, likely), _seconds(mine)
+            found = _solved(rows, seconds, np.array(layer_time.rates(likely, declared.frequency_hz)), rounds=1)
+            off += float(np.minimum(np.abs(rows @ found / seconds - 1), MOST_OFF).sum())
     return off
 
 
 def _layers(table: Sequence[Measured], declared: UnitCost) -> dict[str, LayerCost]:
-    scale = _scale(table, declared)
     found = {}
-    for kind, cost in declared.layers.items():
-        mine = [kernel for kernel in table if kernel.kind == kind]
-        likely = _scaled(cost, scale)
+    for kind, mine, likely in _by_kind(table, declared):
         fitted = _fitted(mine, likely, declared.frequency_hz) if mine else likely
         found[kind] = replace(fitted, paper=_paper(mine, declared.frequency_hz))
     return found
+
+
+def _by_kind(table: Sequence[Measured], declared: UnitCost) -> Iterator[tuple[str, list[Measured], LayerCost]]:
+    """Each kind with its kernels, and what it takes if it is as much slower than declared as the others."""
+    scale = _scale(table, declared)
+    for kind, cost in declared.layers.items():
+        yield kind, [kernel for kernel in table if kernel.kind == kind], _scaled(cost, scale)
 
 
 def _paper(mine: Sequence[Measured], frequency_hz: float) -> float | None:

@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from model.coefficients import PARTNERS, UnitCost
+from model.coefficients import UnitCost
 from model.fit_kinds import fit_kinds, measured
 from model.fit_memory import fit_memory
 from model.fit_scores import Score, paces, scores
 from model.fit_segments import Table, fit_table
 from model.graph import Graph
+from model.layer_kinds import PARTNERS
 from model.samples import Footing, Run
 from model.segment_time import Network, predict
 from runtime.errors import CleaveError

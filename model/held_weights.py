@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from model import coefficients, costs
+from model import costs, layer_kinds
 from model.arrays import arrays
 from model.graph import Graph
 from model.mapping import extent
@@ -37,13 +37,13 @@ class Weights:
         for parts in segments:
             sizes = [self._of(part) for part in parts]
             so_far += sum(sizes)
-            rebuilt = [coefficients.rebuilt(self._kind(p)) * size for p, size in zip(parts, sizes, strict=True)]
-            most = max(most, so_far + max([sum(rebuilt) + coefficients.COPIES * max(rebuilt, default=0.0), *sizes]))
+            rebuilt = [layer_kinds.rebuilt(self._kind(p)) * size for p, size in zip(parts, sizes, strict=True)]
+            most = max(most, so_far + max([sum(rebuilt) + layer_kinds.COPIES * max(rebuilt, default=0.0), *sizes]))
         return Held({kind: size for kind, size in by_kind.items() if size}, most - so_far)
 
     def _kind(self, part: PartOf) -> str:
-        kind = coefficients.kind(self.graph, self.graph.layers[part.layer])
-        return kind if self._share(part) == 1 else coefficients.part_of(kind)
+        kind = layer_kinds.kind(self.graph, self.graph.layers[part.layer])
+        return kind if self._share(part) == 1 else layer_kinds.part_of(kind)
 
     def _of(self, part: PartOf) -> float:
         return float(self._cut[part.layer, part.axis] * self._share(part) + self._kept[part.layer, part.axis])

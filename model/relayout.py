@@ -7,7 +7,7 @@ way anywhere costs both changes, to cut it once more costs nothing else: no sum 
 
 from __future__ import annotations
 
-from model import boxes, coefficients
+from model import boxes, layer_kinds
 from model.graph import Graph, Layer
 from model.rule import length
 
@@ -55,4 +55,4 @@ def _inputs(graph: Graph, conv: Layer) -> int:
 
 
 def _keeps(graph: Graph, layer: Layer) -> bool:
-    return layer.op == "Concat" or coefficients.kind(graph, layer) in KEEPING
+    return layer.op == "Concat" or layer_kinds.kind(graph, layer) in KEEPING

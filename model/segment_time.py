@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from model import boxes, coefficients, relayout
+from model import boxes, layer_kinds, relayout
 from model.coefficients import UnitCost
 from model.costs import SPLIT, WHOLE, apart, rows
 from model.graph import Graph
@@ -107,7 +107,7 @@ class Network:
 
     def _edge(self, name: str, reader: int) -> Edge:
         maker, layers = self.graph.producer[name], self.graph.layers
-        pair = coefficients.pair(self.graph, layers[maker], layers[reader])
+        pair = layer_kinds.pair(self.graph, layers[maker], layers[reader])
         origin, size = relayout.origin(self.graph, self._origins, maker, reader), self.graph.tensors[name].size_bytes
         return Edge(maker, edge_name(self.names, maker, reader), pair, float(size), origin)
 

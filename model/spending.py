@@ -12,7 +12,6 @@ import numpy as np
 
 from model import boxes
 from model.arrays import GraphArrays, Ints, ix
-from model.coefficients import COPIES
 from model.compiled import allocating, inlined, kernel
 from model.costs import (
     ACTIVE,
@@ -29,6 +28,7 @@ from model.costs import (
     CostArrays,
     Floats,
 )
+from model.layer_kinds import COPIES
 from model.lowering import Messages, Room, Shards, alone
 from model.seconds import begins_rested, seconds_of, share_of
 

@@ -16,21 +16,12 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from onnx import TensorProto, helper, save
-
 from runtime.aligned import zeros
 from runtime.segment import CPU, Segment, open_session
+from tests.tiny_cnn import network, node, save
 
 SHAPE = (1, 128, 28, 28)
 PAUSES_MS = (0, 5, 20, 40, 100)
-
-
-def relu(folder: Path) -> str:
-    """A model of one layer."""
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, SHAPE) for name in "xy"]
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "relu", ends[:1], ends[1:])
-    save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 13)]), folder / "relu.onnx")
-    return str(folder / "relu.onnx")
 
 
 def frame_s(segments: list[Segment], pause_s: float) -> float:
@@ -52,7 +43,7 @@ def main() -> None:
     asked = parser.parse_args()
     buffers = [zeros(SHAPE, "float32") for _ in range(asked.layers + 1)]
     with tempfile.TemporaryDirectory() as folder:
-        path = relu(Path(folder))
+        path = str(save(Path(folder), network([node("Relu", ["x"], ["y"])], {"x": SHAPE}, ["y"])))
         segments = [
             Segment(open_session(path, CPU, 1), {"x": read}, {"y": written}) for read, written in pairwise(buffers)
         ]

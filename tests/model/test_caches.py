@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model import coefficients, layer_time
+from model import coefficients, layer_kinds, layer_time
 from model.caches import Caches
 from model.coefficients import Kernel, LayerCost, UnitCost
 from model.costs import WHOLE, rows
@@ -63,7 +63,7 @@ def kernels(name: str, frame_s: float, caches: Caches, cost: LayerCost) -> Itera
 
 def test_only_layers_that_were_not_measured_are_told_by_it(tmp_path: Path) -> None:
     graph = chain(tmp_path)
-    cold, warm = DECLARED, replace(DECLARED, cache_held=0.5, cache_fade_s=1e9)
+    cold, warm = DECLARED, replace(DECLARED, caches=Caches(0.5, 1e9))
     assert wholes(graph, warm) == pytest.approx([told(graph, layer, 0.5) for layer in graph.layers])
     assert wholes(graph, cold) == pytest.approx([told(graph, layer, 1.0) for layer in graph.layers])
     first = {signatures(graph)[0]: Kernel("Relu", 1e-4)}
@@ -75,20 +75,20 @@ def test_only_layers_that_were_not_measured_are_told_by_it(tmp_path: Path) -> No
 def test_a_slow_device_forgets(tmp_path: Path) -> None:
     """What counts are seconds of a frame, however fast the device is; layers that were measured count, too."""
     graph = chain(tmp_path)
-    unit = replace(DECLARED, cache_held=0.5, cache_fade_s=1e-2)
+    unit = replace(DECLARED, caches=Caches(0.5, 1e-2))
     slow = replace(unit, kernels={signatures(graph)[0]: Kernel("Relu", 1.0)})
     assert wholes(graph, slow)[1] == pytest.approx(wholes(graph, DECLARED)[1])
     assert rows(graph, unit, 1e6)[1][WHOLE] == pytest.approx(rows(graph, DECLARED, 1e6)[1][WHOLE])
 
 
 def test_the_thesis_equations_know_nothing_of_it() -> None:
-    figures = replace(coefficients.load("generic"), units={"cpu": replace(DECLARED, cache_held=0.5)})
+    figures = replace(coefficients.load("generic"), units={"cpu": replace(DECLARED, caches=Caches(0.5))})
     assert coefficients._by_paper(figures).unit("cpu").caches.held == 0
 
 
 def told(graph: Graph, layer: Layer, part: float) -> float:
     """Seconds of a layer by its kind."""
-    cost = DECLARED.layers[coefficients.kind(graph, layer)]
+    cost = DECLARED.layers[layer_kinds.kind(graph, layer)]
     return sum(layer_time.seconds(layer_time.work(graph, layer)._replace(part=part), cost, DECLARED.frequency_hz))
 
 

@@ -1,4 +1,4 @@
-"""Coefficient files: what is read, what is refused, and which coefficient prices which layer."""
+"""Coefficient files: what is read, and what is refused."""
 
 from __future__ import annotations
 
@@ -10,19 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from onnx import NodeProto
 
-from model import coefficients
-from model.boxes import RULES
+from model import coefficients, layer_kinds
 from runtime.errors import CleaveError
-from tests.tiny_cnn import graph_of, network, node, weight
 
 
 def body() -> dict[str, Any]:
     """A set that can be read: one unit, every kind alike."""
     layer = {"macs_per_cycle": 2.0, "overhead_s": 0.001, "power_w": 3.0}
     memory = {"memory_weights": 1.0, "memory_activations": 1.0, "memory_buffers": 1.0, "memory_bias_bytes": 5.0}
-    layers = {kind: dict(layer) for kind in coefficients.KINDS}
+    layers = {kind: dict(layer) for kind in layer_kinds.KINDS}
     unit = {"frequency_hz": 1e9, "threads": 4, "communication_w": 1.5, **memory, "layers": layers}
     rest = {"name": "mine", "calibrated": True, "provenance": "made up"}
     return {"format": "cleave-coefficients", "version": 3, **rest, "units": {"cpu": unit}}
@@ -34,7 +31,7 @@ def test_a_set_is_read_from_a_file(tmp_path: Path) -> None:
     assert (found.name, found.calibrated, found.provenance) == ("mine", True, "made up")
     unit = found.unit("cpu")
     assert (unit.frequency_hz, unit.threads, unit.communication_w, unit.memory_bias_bytes) == (1e9, 4, 1.5, 5.0)
-    assert set(unit.layers) == set(coefficients.KINDS)
+    assert set(unit.layers) == set(layer_kinds.KINDS)
     assert unit.layers["fc"] == coefficients.LayerCost(2.0, 0.001, 3.0)
 
 
@@ -139,6 +136,11 @@ KERNEL = {"op": "Conv", "whole_s": 1e-3, "splits": {"1": [1e-4, 9e-4]}, "error":
         (put({"conv>pool": 0}, "units", "cpu", "gains"), r"gains: 'conv>pool' is no pair of signatures$"),
         (put({"Conv-0123>Relu-4567": -1}, "units", "cpu", "gains"), rf"gains.Conv-0123>Relu-4567: {NUMBER} -1$"),
         (put(1, "units", "cpu", "rested_part"), r"units.cpu.rested_part: must be less than 1, not 1$"),
+        (
+            put({"held": 1.5}, "units", "cpu", "caches"),
+            r"units.cpu.caches: held must be at most 1 and fade_s more than 0$",
+        ),
+        (put({"fade_s": 0}, "units", "cpu", "caches"), r"cpu.caches: held must be at most 1 and fade_s more than 0$"),
         (put({"tiny": "small"}, "units", "cpu", "frame_errors"), rf"frame_errors.tiny: {NUMBER} 'small'$"),
         (put([], "measured"), r"^mine.json: measured: must be an object, not \[\]$"),
     ],
@@ -177,6 +179,7 @@ def test_a_calibrated_set_is_written_as_it_is_read() -> None:
         "idle_w": 2.5,
         "send_j_per_byte": 1e-9,
         "rested_part": 0.4,
+        "caches": {"held": 0.6, "fade_s": 0.02},
     }
     whole["units"]["cpu"]["layers"]["fc"] |= {"s_per_byte": 1e-10, "error": 0.2}
     whole["measured"] = {"hosts": ["pi0"], "residuals": {"mean": 0.01}}
@@ -199,59 +202,6 @@ def test_a_shipped_set_is_written_as_it_is_read(name: str) -> None:
 def test_a_file_of_something_else_is_no_set(text: str) -> None:
     with pytest.raises(CleaveError, match=r"^mine.json: is no (coefficient file: |cleave-coefficients of version 3$)"):
         coefficients.parse(text, "mine.json")
-
-
-# --- kinds ---
-
-
-def conv(kernel: tuple[int, ...], group: int = 1, op: str = "Conv", **attributes: object) -> tuple[NodeProto, dict]:
-    return node(op, ["x", "w"], ["y"], group=group, **attributes), {"w": weight(4, 4 // group, *kernel)}
-
-
-@pytest.mark.parametrize(
-    ("layer", "kind"),
-    [
-        (conv((3, 3)), "conv_winograd"),
-        (conv((3, 3), strides=[1, 1], dilations=[1, 1], pads=[1] * 4), "conv_winograd"),
-        (conv((3, 3), strides=[2, 1]), "conv_im2col"),
-        (conv((3, 3), dilations=[1, 2]), "conv_im2col"),
-        (conv((3, 3), group=2), "conv_im2col"),
-        (conv((1, 1)), "conv_im2col"),
-        (conv((5, 5)), "conv_im2col"),
-        (conv((3, 1)), "conv_im2col"),
-        (conv((3, 3), op="ConvTranspose"), "conv_im2col"),
-        ((node("GlobalAveragePool", ["x"], ["y"]), {}), "pool"),
-        ((node("BatchNormalization", ["x", "v", "v", "v", "v"], ["y"]), {"v": abs(weight(4)) + 1}), "norm"),
-        ((node("LRN", ["x"], ["y"], size=3), {}), "lrn"),
-        ((node("Relu", ["x"], ["y"]), {}), "activation"),
-        ((node("Mul", ["x", "x"], ["y"]), {}), "elementwise"),
-        ((node("Softmax", ["x"], ["y"]), {}), "softmax"),
-        ((node("Concat", ["x", "x"], ["y"], axis=1), {}), "move"),
-        ((node("Flatten", ["x"], ["y"]), {}), "view"),
-        ((node("Erf", ["x"], ["y"]), {}), "other"),
-    ],
-)
-def test_which_coefficient_prices_a_layer(layer: tuple[NodeProto, dict], kind: str, tmp_path: Path) -> None:
-    graph = graph_of(tmp_path, network([layer[0]], {"x": (1, 4, 9, 9)}, ["y"], layer[1]))
-    assert coefficients.kind(graph, graph.layers[0]) == kind
-
-
-def test_the_gain_of_an_edge_goes_by_the_kinds_at_its_ends(tmp_path: Path) -> None:
-    conv_, weights = conv((3, 3))
-    graph = graph_of(tmp_path, network([conv_, node("Relu", ["y"], ["z"])], {"x": (1, 4, 9, 9)}, ["z"], weights))
-    assert coefficients.pair(graph, *graph.layers) == "conv>activation"
-    assert set(coefficients.pair(graph, *graph.layers).split(">")) <= set(coefficients.PARTNERS)
-
-
-@pytest.mark.parametrize("op", ["Gemm", "MatMul"])
-def test_a_fully_connected_layer_has_its_own_coefficient(op: str, tmp_path: Path) -> None:
-    graph = graph_of(tmp_path, network([node(op, ["x", "w"], ["y"])], {"x": (1, 4)}, ["y"], {"w": weight(4, 3)}))
-    assert coefficients.kind(graph, graph.layers[0]) == "fc"
-
-
-def test_every_kind_of_the_table_is_known() -> None:
-    assert set(coefficients._KIND_OF.values()) <= set(coefficients.KINDS)
-    assert {"Conv", "ConvTranspose", "Add", "MaxPool", "Gemm"} <= set(RULES)
 
 
 def test_by_the_paper_a_kind_has_one_coefficient_and_messages_cost_a_device_nothing(tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ import pytest
 from codegen.zoo import cached
 from model import coefficients
 from model.boxes import CHANNELS, ROWS
-from model.coefficients import PARTNERS, Kernel, UnitCost
+from model.coefficients import Kernel, UnitCost
 from model.fit_energy import Metered, with_power
 from model.fitting import fit, fit_times, predict
 from model.graph import Graph
+from model.layer_kinds import PARTNERS
 from model.load import load
 from model.mapping import extent
 from model.samples import Footing, PartOf, Run, Sample

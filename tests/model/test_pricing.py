@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from onnx import ModelProto
 
 from codegen import zoo
-from model import coefficients, spending
+from model import layer_kinds, spending
 from model.arrays import arrays
 from model.costs import costs
 from model.graph import Graph
@@ -44,7 +44,7 @@ def easy(tmp_path_factory: pytest.TempPathFactory) -> str:
     def unit(threads: int, speed: float) -> dict:
         layers = {
             kind: {"macs_per_cycle": speed, "overhead_s": 1e-5, "power_w": 3.0 if kind == "activation" else 5.0}
-            for kind in coefficients.KINDS
+            for kind in layer_kinds.KINDS
         }
         return {"frequency_hz": 1e6, "threads": threads, "layers": layers, "communication_w": 7.0, **memory}
 

@@ -16,8 +16,9 @@ from onnx import ModelProto
 
 from model import boxes, coefficients
 from model.case import Case
-from model.coefficients import PARTNERS, Kernel, UnitCost
+from model.coefficients import Kernel, UnitCost
 from model.graph import Graph
+from model.layer_kinds import PARTNERS
 from model.planning import plan
 from model.platform import Platform
 from model.priced import priced

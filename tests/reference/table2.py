@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from codegen import zoo
-from model import coefficients
+from model import coefficients, layer_kinds
 from model.graph import Graph
 from model.load import load
 from model.mapping import Mapping
@@ -57,7 +57,7 @@ def work(graph: Graph) -> tuple[np.ndarray, float]:
     """MACs of convolutions (im2col weighted), of fully connected layers, of the rest; and the fixed seconds."""
     row = np.zeros(3)
     for layer in graph.layers:
-        kind = coefficients.kind(graph, layer)
+        kind = layer_kinds.kind(graph, layer)
         row[GROUP.get(kind, 2)] += layer.macs * (IM2COL if kind == "conv_im2col" else 1.0)
     return row, OVERHEAD_S * len(graph.layers)
 
@@ -80,7 +80,7 @@ def fit(graphs: dict[str, Graph]) -> dict:
 def _seconds_by_group(graph: Graph, seconds: np.ndarray) -> np.ndarray:
     row = np.zeros(3)
     for layer in graph.layers:
-        kind = coefficients.kind(graph, layer)
+        kind = layer_kinds.kind(graph, layer)
         weight = IM2COL if kind == "conv_im2col" else 1.0
         row[GROUP.get(kind, 2)] += layer.macs * weight * seconds[GROUP.get(kind, 2)] + OVERHEAD_S
     return row
@@ -102,7 +102,7 @@ def _priced(graph: Graph, platform: Platform) -> Priced:
 def _body(seconds: np.ndarray, watts: np.ndarray, memory: np.ndarray) -> dict:
     def unit(speed: float, fc: float, overhead: float, power: float, bias: float) -> dict:
         layers = {}
-        for kind in coefficients.KINDS:
+        for kind in layer_kinds.KINDS:
             group = GROUP.get(kind, 2)
             per_mac = seconds[group] * (IM2COL if kind == "conv_im2col" else 1.0) / (fc if kind == "fc" else speed)
             layers[kind] = {

@@ -12,7 +12,7 @@ import pytest
 
 from dse.calibrate.command import SAMPLES
 from dse.calibrate.samples import opened
-from model import coefficients
+from model import coefficients, layer_kinds
 from model.coefficients import UnitCost
 from model.fit_energy import metered
 from model.samples import SEGMENT, Arrival, Footing, PartOf, Run, Sample
@@ -76,6 +76,6 @@ def test_an_energy_is_of_all_devices_of_a_host_and_of_what_crosses_its_border(tm
     ((device, found),) = metered(run, network, units, hosts)
     assert (device, found.energy_j, found.time_s) == ("a", 3.0, 2.0)
     assert (found.sent_bytes, found.received_bytes) == (20, 300)
-    kinds = [coefficients.kind(graph, layer) for layer in graph.layers]
+    kinds = [layer_kinds.kind(graph, layer) for layer in graph.layers]
     assert sum(found.busy_s.values()) == pytest.approx(3.0)
     assert found.busy_s[kinds[1]] >= 2.0

@@ -1,0 +1,71 @@
+"""Kinds of layers: those that one coefficient prices, and what else goes by them."""
+
+from __future__ import annotations
+
+from model.graph import Graph, Layer
+from model.macs import VIEWS
+
+KINDS = (
+    *("conv_winograd", "conv_im2col", "fc", "pool", "norm", "lrn"),
+    *("activation", "elementwise", "softmax", "move", "view", "other"),
+)
+
+_KIND_OF = {
+    **dict.fromkeys(("Gemm", "MatMul", "QLinearMatMul", "MatMulInteger"), "fc"),
+    **dict.fromkeys(("QLinearConv", "ConvInteger"), "conv_im2col"),
+    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), "elementwise"),
+    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), "pool"),
+    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool", "ReduceMean"), "pool"),
+    **dict.fromkeys(("BatchNormalization", "InstanceNormalization"), "norm"),
+    "LRN": "lrn",
+    **dict.fromkeys(("Relu", "LeakyRelu", "PRelu", "Elu", "Sigmoid", "HardSigmoid"), "activation"),
+    **dict.fromkeys(("HardSwish", "Tanh", "Clip", "Mish", "Gelu"), "activation"),
+    **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Sum", "Max", "Min", "Mean", "Pow"), "elementwise"),
+    **dict.fromkeys(("Softmax", "LogSoftmax"), "softmax"),
+    **dict.fromkeys(("Concat", "Split", "Slice", "Pad", "Transpose", "Gather", "Upsample", "Resize"), "move"),
+    **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), "move"),
+    **dict.fromkeys(VIEWS, "view"),
+}
+
+
+def kind(graph: Graph, layer: Layer) -> str:
+    """Which coefficient prices the layer, one of ``KINDS``."""
+    if layer.op in ("Conv", "ConvTranspose"):
+        return "conv_winograd" if _winograd(graph, layer) else "conv_im2col"
+    return _KIND_OF.get(layer.op, "other")
+
+
+COPIES = 3
+"""Of the largest weights that are rebuilt, while a session is opened, besides all of them once more."""
+
+
+def rebuilt(kind: str) -> bool:
+    """Whether weights of a kind are there twice while a session is opened, all of it at once: ONNX Runtime fuses
+    normalisations into convolutions and lays them out in blocks of channels, one after the other, which takes
+    ``COPIES`` of each (1.32; no other figures are nearer to 63 ranks of five networks: 0.6 % of what opening took)."""
+    return kind.startswith("conv")
+
+
+PART = " in parts"
+
+
+def part_of(kind: str) -> str:
+    """What a kind is called where a layer is split: smaller weights leave fewer gaps in memory."""
+    return kind + PART
+
+
+def pair(graph: Graph, producer: Layer, consumer: Layer) -> str:
+    """Which gain an edge between two layers of a segment has: ``conv>activation``; all convolutions are one kind."""
+    return ">".join(kind(graph, layer).split("_")[0] for layer in (producer, consumer))
+
+
+PARTNERS = tuple(dict.fromkeys(kind.split("_")[0] for kind in KINDS))
+"""Kinds as they stand in a pair."""
+
+
+def _winograd(graph: Graph, layer: Layer) -> bool:
+    """3x3 convolutions with stride 1 and no groups are what kernels compute by Winograd's algorithm."""
+    a = layer.attributes
+    ones = all(v == 1 for key in ("strides", "dilations") for v in a.get(key, ()))  # type: ignore[attr-defined]
+    kernel = graph.tensors[layer.inputs[1]].shape[2:]
+    return layer.op == "Conv" and kernel == (3, 3) and ones and a.get("group", 1) == 1
