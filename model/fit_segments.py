@@ -1,9 +1,10 @@
 """From seconds of segments to a table of kernels and of what neighbours gain.
 
 All at once: the time of a segment (``model.segment_time``) is linear in what layers take alone, whole or split, and in
-what edges save, so one non-negative least squares finds them all. Every segment counts by its relative error, and
-those that are far off, which something has disturbed, count less and less; so do runs that are off as a whole, while
-another program ran beside them.
+what edges save, so one non-negative least squares finds them all. Every segment counts by the error of one that takes
+as long as is found, not as was measured: a limited processor holds up few frames of a short segment, and where the one
+with none held up counted more than the one with two, all would be told too short. Those that are far off, which
+something has disturbed, count less and less; so do runs that are off as a whole, while another program ran beside them.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from scipy import sparse
 from model.arrays import Ints
 from model.coefficients import Kernel
 from model.least_squares import Floats, nonnegative
-from model.samples import Run, Sample
+from model.samples import Run
 from model.segment_time import Edge, InSegment, Network
 from model.signature import signatures
 
 RELATIVE, ABSOLUTE_S = 0.02, 1e-6
 """Standard error of a time, at least."""
+SHORTEST = 1 / 4
+"""Part of what was measured that a segment is taken to last at least, where its error goes by what is found."""
 TIE = 0.3
 """Relative error of taking a shard of nearly all of a layer for as slow as the layer."""
 LIKE = 0.5
@@ -37,8 +40,8 @@ ROUNDS = 8
 MOST = 2.0
 """Times what the shorter of its layers takes that an edge is taken to gain, where it tells what others do."""
 PACE, TELLING = 0.05, 8
-"""A run whose segments, at least so many, are all slower or faster by more than that was disturbed as a whole: it
-counts less."""
+"""A run of at least so many segments that together are slower or faster by more than that, and by more than their
+frames scatter, was disturbed as a whole: it counts less."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,47 @@ class Table:
     joins: dict[int, float]
     relayout_s_per_byte: float
     seen: dict[str, int]
+
+
+class Times(NamedTuple):
+    """What was measured of all segments, (S,) each.
+
+    seconds: what it took; parts: how many it has; run_of: number of its run
+    scatter_s: variance of the times of its run for each second of them, in the mean over frames
+    """
+
+    seconds: Floats
+    parts: Ints
+    run_of: Ints
+    scatter_s: Floats
+
+    @staticmethod
+    def of(runs: Sequence[Run]) -> Times:
+        """Of all samples, in order."""
+        samples, counts = [sample for run in runs for sample in run.samples], [len(run.samples) for run in runs]
+        return Times(
+            np.array([sample.time_s for sample in samples]),
+            np.array([len(sample.parts) for sample in samples], dtype=np.int32),
+            np.repeat(np.arange(len(runs), dtype=np.int32), counts),
+            np.repeat([_scatter_s(run) for run in runs], counts),
+        )
+
+    def sigma(self, found: Floats) -> Floats:
+        """Standard errors of segments that take so long: of means over frames, and what no number of frames takes away.
+
+        A segment of several parts tells of them all, so that it counts like so many.
+        """
+        lasting = np.maximum(found, SHORTEST * self.seconds)
+        alike_s = np.hypot(RELATIVE * lasting, ABSOLUTE_S) / np.sqrt(self.parts)
+        return np.asarray(np.hypot(alike_s, np.sqrt(self.scatter_s * lasting)))
+
+
+def _scatter_s(run: Run) -> float:
+    """What holds frames up comes ever so often: the longer a segment, the more often."""
+    if not run.samples:
+        return 0.0
+    times = np.array([sample.times_s for sample in run.samples])
+    return float(times.var(axis=1).sum() / max(times.mean(axis=1).sum(), ABSOLUTE_S) / times.shape[1])
 
 
 class Column(NamedTuple):
@@ -74,26 +118,14 @@ def fit_table(networks: Mapping[str, Network], runs: Sequence[Run]) -> Table:
     """The table that explains the samples of all runs best. networks: by ``Run.network``"""
     names = {name: signatures(network.graph) for name, network in networks.items()}
     rows = [row for run in runs for row in _rows(networks[run.network], names[run.network], run)]
-    samples = [sample for run in runs for sample in run.samples]
-    run_of = np.repeat(np.arange(len(runs), dtype=np.int32), [len(run.samples) for run in runs])
     edges = {edge.name: edge for network in networks.values() for of in network.edges for edge in of}
-    times, sigma = np.array([s.time_s for s in samples]), np.array([uncertain_s(s) for s in samples])
-    x = _solved(rows, edges, times, sigma, run_of)
+    times = Times.of(runs)
+    x = _solved(rows, edges, times)
     seen = Counter(edges[column.of].pair for row in rows for column, _ in row if column.what == EDGE)
     gains = {column.of: x[column] for column in sorted(x) if column.what == EDGE}
     joins = {column.axis: x[column] for column in sorted(x) if column.what == JOIN}
-    kernels, kept_s = _kernels(x, _errors(rows, samples, x)), x.get(Column(KEPT, ""), 0.0)
+    kernels, kept_s = _kernels(x, _errors(rows, times, x)), x.get(Column(KEPT, ""), 0.0)
     return Table(kernels, gains, _parts(_gained(x), edges), joins, kept_s, dict(seen))
-
-
-def uncertain_s(sample: Sample) -> float:
-    """Standard error of a sample's time: of the mean over its frames, and what no number of frames takes away.
-
-    A segment of several parts tells of them all, so that it counts like so many.
-    """
-    frames_s = float(np.std(sample.times_s)) / len(sample.times_s) ** 0.5
-    alike_s = float(np.hypot(RELATIVE * sample.time_s, ABSOLUTE_S))
-    return float(np.hypot(alike_s / len(sample.parts) ** 0.5, frames_s))
 
 
 def _rows(network: Network, names: Sequence[str], run: Run) -> Iterator[Row]:
@@ -117,21 +149,19 @@ def _terms(p: InSegment, name: str) -> Iterator[tuple[Column, float]]:
         yield Column(JOIN, "", join.axis), p.share * join.size_bytes
 
 
-def _solved(
-    rows: Sequence[Row], edges: Mapping[str, Edge], times: Floats, sigma: Floats, run_of: Ints
-) -> dict[Column, float]:
+def _solved(rows: Sequence[Row], edges: Mapping[str, Edge], times: Times) -> dict[Column, float]:
     """The numbers. Rows that are far off get a larger standard error, and all is solved again."""
     columns = {column: k for k, column in enumerate(_columns(rows))}
-    a = _matrix(rows, columns)
-    x = nonnegative(_divided(a, sigma), times / sigma)
+    a, sigma = _matrix(rows, columns), times.sigma(times.seconds)
+    x = nonnegative(_divided(a, sigma), times.seconds / sigma)
     for _ in range(ROUNDS):
-        doubt = _doubt(a @ x, times, sigma, run_of)
+        doubt = _doubt(a @ x, times)
         found = _named(columns, x)
         ties = [*_splits(found), *_alikes(_gained(found), edges)]
         tied = _matrix([tie.row for tie in ties], columns)
         loose = np.maximum([tie.error_s for tie in ties], TIE * ABSOLUTE_S)
         both = sparse.vstack([_divided(a, doubt), _divided(tied, loose)])
-        x = nonnegative(both, np.append(times / doubt, np.zeros(len(ties))), x)
+        x = nonnegative(both, np.append(times.seconds / doubt, np.zeros(len(ties))), x)
     return _named(columns, x)
 
 
@@ -146,26 +176,28 @@ def _columns(rows: Sequence[Row]) -> dict[Column, None]:
     return found | wholes
 
 
-def _doubt(found: Floats, times: Floats, sigma: Floats, run_of: Ints) -> Floats:
-    """Standard errors, larger for what is far off. Runs by the middle one of their segments."""
-    doubt = sigma * _off_as_a_whole(found, times, run_of)
-    off = np.abs(found - times) / doubt
+def _doubt(found: Floats, times: Times) -> Floats:
+    """Standard errors, larger for what is far off, and for runs that are off as a whole."""
+    doubt = times.sigma(found) * _off_as_a_whole(found, times)
+    off = np.abs(found - times.seconds) / doubt
     return doubt * np.sqrt(np.maximum(1.0, off / (FAR * max(1.0, float(np.median(off))))))
 
 
-def _off_as_a_whole(found: Floats, times: Floats, run_of: Ints) -> Floats:
+def _off_as_a_whole(found: Floats, times: Times) -> Floats:
     """For each segment how many times less its run is believed."""
-    factor = np.ones(len(times))
-    for run in np.unique(run_of):
-        mine = run_of == run
+    factor = np.ones(len(found))
+    for run in np.unique(times.run_of):
+        mine = times.run_of == run
         if mine.sum() >= TELLING:
-            factor[mine] = max(1.0, abs(pace(found[mine], times[mine])) / PACE)
+            seconds = times.seconds[mine]
+            usual = np.hypot(PACE, np.sqrt(times.scatter_s[mine][0] / seconds.sum()))
+            factor[mine] = max(1.0, abs(pace(found[mine], seconds)) / usual)
     return factor
 
 
 def pace(found: Floats, times: Floats) -> float:
-    """By how much segments are slower than expected, the middle one; relative."""
-    return float(np.median(times / np.maximum(found, ABSOLUTE_S))) - 1
+    """By how much segments are slower than expected, together; relative."""
+    return float(times.sum() / max(float(found.sum()), ABSOLUTE_S)) - 1
 
 
 class Tie(NamedTuple):
@@ -245,12 +277,12 @@ def _kernels(x: Mapping[Column, float], errors: Mapping[str, float]) -> dict[str
     }
 
 
-def _errors(rows: Sequence[Row], samples: Sequence[Sample], x: Mapping[Column, float]) -> dict[str, float]:
+def _errors(rows: Sequence[Row], times: Times, x: Mapping[Column, float]) -> dict[str, float]:
     """By signature, how far samples of it alone lie from what was found, or how well they are known; relative."""
     off: dict[str, list[float]] = {}
-    for row, sample in zip(rows, samples, strict=True):
+    found = np.array([sum(x[column] * often for column, often in row) for row in rows])
+    for row, error_s in zip(rows, np.maximum(np.abs(times.seconds - found), times.sigma(found)), strict=True):
         first = row[0][0]
         if len(row) == 1 and first.what == WHOLE and x[first] > 0:
-            found_s = max(abs(sample.time_s - x[first]), uncertain_s(sample))
-            off.setdefault(first.of, []).append(found_s / x[first])
+            off.setdefault(first.of, []).append(float(error_s) / x[first])
     return {name: float(np.mean(values)) for name, values in off.items()}

@@ -174,6 +174,7 @@ class Run:
     arrivals: its messages, of a run on several devices
     stolen:   the largest part of the time of a rank's cores that other virtual machines had
     period_s: of a stream of as many frames; None: there was none
+    took_s:   from its begin to its end, with bringing the bundle to its host and starting it; 0: unknown
     """
 
     key: str
@@ -192,6 +193,7 @@ class Run:
     arrivals: tuple[Arrival, ...] = field(default=(), repr=False)
     stolen: float = 0.0
     period_s: float | None = None
+    took_s: float = 0.0
 
     @property
     def time_s(self) -> float:

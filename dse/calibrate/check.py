@@ -8,7 +8,7 @@ from itertools import count, takewhile
 from operator import attrgetter
 from statistics import fmean, median
 
-from dse.calibrate.command import Lab, Type, frame_times
+from dse.calibrate.command import Lab, Type, by_device
 from dse.calibrate.links import link_bundles
 from dse.calibrate.measure import Job, link_samples
 from dse.provenance import changes
@@ -90,7 +90,7 @@ def drifts(lab: Lab) -> list[Drift]:
     if any(job.key not in there for job in looks):
         raise CleaveError(f"{lab.store.path}: not all devices of this platform and these networks were measured there; "
                           "calibrate first, without --check")  # fmt: skip
-    types = lab.types(frame_times(looks, [there[job.key] for job in looks]))
+    types = lab.types(by_device(looks, [there[job.key] for job in looks]))
     return [_drift(lab, types, look, there, done, len(looks)) for done, look in enumerate(looks)]
 
 
@@ -98,7 +98,7 @@ def _drift(lab: Lab, types: Sequence[Type], look: Job, there: dict[str, Run], do
     """Against what it took before: at first, and in all runs among those that coefficients were fitted to."""
     device = look.subject.device
     (type_,) = (each for each in types if any(device in board.devices for board in each.boards))
-    job = lab.full(device, look.subject.cnn, there[look.key].time_s)[0]
+    job = lab.full(device, look.subject.cnn, there[look.key])[0]
     if device in type_.devices and job.key not in there:
         raise CleaveError(f"{lab.store.path}: the calibration was not finished ({job}); go on with it, without --check")
     lab.tell(done, count, str(job))

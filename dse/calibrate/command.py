@@ -15,7 +15,18 @@ from dse.calibrate.boards import Board
 from dse.calibrate.design import WHOLE, designs, probes, stretches, together, whole
 from dse.calibrate.level import levelled
 from dse.calibrate.links import link_bundles
-from dse.calibrate.measure import LEAST, WARMUP, Job, Subject, frames_for, guessed_s, link_key, link_samples, run
+from dse.calibrate.measure import (
+    LEAST,
+    WARMUP,
+    Job,
+    Subject,
+    frames_for,
+    guessed_s,
+    least_s,
+    link_key,
+    link_samples,
+    run,
+)
 from dse.calibrate.samples import Store
 from dse.inputs import Cnn
 from dse.ready import Place
@@ -29,7 +40,9 @@ SAMPLES = "samples.jsonl"
 FIRST_LOOK, FIRST_S = "first look", 1.5
 """Every device runs the whole network for so many seconds, or what coefficients that are not calibrated take for that:
 which devices are alike, and how many frames can be afforded?"""
-PATIENCE, FEWEST = 5, 8
+PATIENCE, FEWEST = 10, 8
+"""Where runs of as few frames as can be, with starting them, would take so many times the budget, only the designs that
+tell most are run, at least so many."""
 MOST_DEVICES, TOGETHER, TOGETHER_S = 4, 2, 10.0
 """Devices that run a network together, in so many ways besides stretches, each in so many seconds at most by what is
 guessed."""
@@ -76,8 +89,7 @@ class Lab:
 
     text:     of the platform file
     place:    what brings bundles to their hosts
-    budget_s: seconds of frames that count, of each type of device and network. ``LEAST`` frames are run anyway; where
-              these take more than ``PATIENCE`` times as long, of the ``FEWEST`` designs that tell most
+    budget_s: seconds of frames that count, of each type of device and network; ``LEAST`` frames are run anyway
     folder:   for bundles, while they are measured
     """
 
@@ -107,16 +119,16 @@ class Lab:
         design = whole(subject.cnn.graph, subject.device)
         return Job(subject, replace(design, what=FIRST_LOOK), frames_for(FIRST_S, guessed_s(subject, design)))
 
-    def types(self, times: Mapping[int, Sequence[float]]) -> list[Type]:
-        """Which devices are alike. times: device → seconds of a frame of each network (``frame_times``)"""
+    def types(self, looks: Mapping[int, Sequence[Run]]) -> list[Type]:
+        """Which devices are alike. looks: device → first looks at it (``by_device``)"""
+        times = {device: [run.time_s for run in runs] for device, runs in looks.items()}
         groups = kinds.types(self.platform, self.boards, times)
         return [Type(n, tuple(group)) for n, group in zip(kinds.names(self.platform, groups), groups, strict=True)]
 
-    def full(self, device: int, cnn: Cnn, frame_s: float) -> list[Job]:
-        """The runs of a network on a device that coefficients are fitted to. frame_s: seconds of a frame, about"""
-        at_least_s = (WARMUP + LEAST) * frame_s
-        every = designs(cnn.graph, device, self.seed)[: max(FEWEST, int(PATIENCE * self.budget_s / at_least_s))]
-        frames = frames_for(self.budget_s / len(every), frame_s)
+    def full(self, device: int, cnn: Cnn, look: Run) -> list[Job]:
+        """The runs of a network on a device that coefficients are fitted to. look: the first at them"""
+        every = designs(cnn.graph, device, self.seed)[: affordable(look, self.budget_s)]
+        frames = frames_for(self.budget_s / len(every), look.time_s)
         return [Job(Subject(cnn, self.platform, device), design, frames) for design in every]
 
     def together(self, turn: int) -> list[Job]:
@@ -223,13 +235,13 @@ class Measured:
 
 def measured(lab: Lab) -> Measured:
     """Measure all that is not there yet."""
-    looks = lab.first_looks()
-    seen = lab.runs(looks)
-    times = frame_times(looks, seen)
-    types = lab.types(times)
+    jobs = lab.first_looks()
+    seen = lab.runs(jobs)
+    looks = by_device(jobs, seen)
+    types = lab.types(looks)
     first = lab.runs(lab.together(0))
     devices = [device for type_ in types for device in type_.devices]
-    full = [[lab.full(device, *of) for of in zip(lab.cnns, times[device], strict=True)] for device in devices]
+    full = [[lab.full(device, *of) for of in zip(lab.cnns, looks[device], strict=True)] for device in devices]
     alone = lab.runs([job for of_networks in full for job in in_turn(of_networks)])
     alike = alike_devices(lab.platform, types)
     level = levelled(seen, alone, alike)
@@ -260,9 +272,14 @@ def in_turn(of_networks: Sequence[Sequence[Job]]) -> list[Job]:
     return found
 
 
-def frame_times(jobs: Iterable[Job], runs: Iterable[Run]) -> dict[int, list[float]]:
-    """Device → seconds of a frame of each network."""
-    found: dict[int, list[float]] = {}
+def affordable(look: Run, budget_s: float) -> int:
+    """How many runs like this one, with as few frames as can be. look: of frames alone"""
+    return max(FEWEST, int(PATIENCE * budget_s / least_s(look)))
+
+
+def by_device(jobs: Iterable[Job], runs: Iterable[Run]) -> dict[int, list[Run]]:
+    """Device → its runs, in order."""
+    found = defaultdict[int, list[Run]](list)
     for job, each in zip(jobs, runs, strict=True):
-        found.setdefault(job.subject.device, []).append(each.time_s)
+        found[job.subject.device].append(each)
     return found

@@ -25,15 +25,15 @@ BORDERED = (1 / 2, 1 / 4, 1 / 2, 1 / 8)
 CUTS: tuple[tuple[int, tuple[float, ...]], ...] = (
     (boxes.CHANNELS, (1 / 2,)),
     (boxes.CHANNELS, (1 / 4,)),
-    (boxes.CHANNELS, (1 / 3, 2 / 3)),
     (boxes.ROWS, (1 / 2,)),
+    (boxes.PARTIAL, (1 / 2,)),
+    (boxes.CHANNELS, (1 / 3, 2 / 3)),
     (boxes.CHANNELS, (1 / 4, 2 / 4, 3 / 4)),
     (boxes.CHANNELS, (1 / 8,)),
     (boxes.ROWS, (1 / 4,)),
-    (boxes.PARTIAL, (1 / 2,)),
     (boxes.PARTIAL, (1 / 4,)),
 )
-"""Kind of split, and where it cuts, as parts of the whole."""
+"""Kind of split, and where it cuts, as parts of the whole; what tells most first."""
 
 
 SWITCHES = (64, 32, 16, 8, 4, 2)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from statistics import median
+from time import monotonic
 
 from blake3 import blake3
 
@@ -89,7 +90,7 @@ def frames_for(budget_s: float, frame_s: float) -> int:
 
 def run(job: Job, place: Place, folder: Path, timeout_s: float) -> Run:
     """Make a bundle, run it, and say what came of it. It is in ``folder`` meanwhile."""
-    subject, design, began = job.subject, job.design, datetime.now(UTC)
+    subject, design, began, begin_s = job.subject, job.design, datetime.now(UTC), monotonic()
     cnn, options = subject.cnn, Options(job.frames, WARMUP, barrier=True, stream=design.stream)
     with scratch(folder, ".bundle-") as draft:
         bundle, form = draft / "calibration", Form(borders=design.borders)
@@ -113,7 +114,14 @@ def run(job: Job, place: Place, folder: Path, timeout_s: float) -> Run:
         arrivals=arrivals(plan, trace),
         stolen=max(each.stolen for each in (trace, *streams)),
         period_s=streams[0].period_s if streams else None,
+        took_s=round(monotonic() - begin_s, 3),
     )
+
+
+def least_s(look: Run) -> float:
+    """Seconds that such a run takes at least, with bringing and starting its bundle. look: at it, of frames alone"""
+    start_s = max(look.took_s - (WARMUP + len(look.latencies_s)) * look.time_s, 0.0)
+    return start_s + (WARMUP + LEAST) * look.time_s
 
 
 def link_key(bundle: LinkBundle) -> str:

@@ -162,6 +162,40 @@ def test_segments_that_something_disturbed_move_little(graph: Graph) -> None:
     assert max(errors) < 0.5
 
 
+def limited(runs: list[Run], run_s: float, period_s: float, frames: int = 3) -> list[Run]:
+    """A processor that may run so long of every period stands still for the rest of it, amid some segment."""
+    found, draw = [], random.Random(5)
+    for each in runs:
+        alone = [s.time_s for s in each.samples]
+        times: list[list[float]] = [[] for _ in alone]
+        clock = 0.0
+        for _ in range(frames):
+            clock += draw.uniform(0, run_s)  # what comes between frames
+            for row, alone_s in zip(times, alone, strict=True):
+                row.append(alone_s + (period_s - run_s) * (int((clock + alone_s) // run_s) - int(clock // run_s)))
+                clock += alone_s
+        samples = [replace(s, times_s=tuple(row)) for s, row in zip(each.samples, times, strict=True)]
+        rank = replace(footing(0, 0, 0, 1), processor_s=sum(alone))
+        found.append(replace(each, ranks=(rank,), samples=tuple(samples)))
+    return [replace(each, samples=each.evened) for each in found]
+
+
+def test_a_processor_that_stands_still_now_and_then_is_not_told_too_fast(graph: Graph) -> None:
+    """A segment takes 0.5 ms or 8.5, by chance, of few frames: what they add up to is right all the same."""
+    known = device(graph)
+    runs = limited(calibration(graph, known), 1e-3, 9e-3)
+    unit = fit_times({graph.name: Network(graph)}, runs, DECLARED)
+    network, off = Network(graph), dict[str, list[float]]()
+    clock = Clock(network, unit)
+    for number, each in enumerate(runs):
+        divided = network.divided(part for sample in each.samples for part in sample.parts)
+        told_s = sum(clock.seconds(sample.parts, divided) for sample in each.samples)
+        way = "split" if number >= len(runs) - 4 else "layers"
+        off.setdefault(way, []).append(told_s / sum(sample.time_s for sample in each.samples) - 1)
+    assert abs(np.mean(off["layers"])) < 0.04, off
+    assert abs(np.mean(off["split"])) < 0.04, off
+
+
 def test_runs_that_something_disturbed_as_a_whole_count_less_and_are_named(graph: Graph) -> None:
     known, slow = device(graph), 5
     runs = calibration(graph, known, noise=0.01)

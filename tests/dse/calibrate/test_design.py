@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from codegen.zoo import cached
+from dse.calibrate.command import FEWEST, affordable
 from dse.calibrate.design import CUTS, WHOLE, Design, designs, probes, stretches
 from model import boxes
 from model.graph import Graph
 from model.load import load
 from model.planning import plan
+from model.samples import Run
 from tests.tiny_cnn import assert_same, branches, frame, graph_of, platform, run_plan, run_whole, runs, six_layers
 
 MODELS = {"branches": branches(), "six": six_layers()}
@@ -105,3 +107,19 @@ def test_a_convolution_an_activation_and_a_fully_connected_layer_are_each_alone_
     assert [len(row) for row in rows] == alone
     assert all(len({device for _, device in row}) == len(row) for row in rows)
     assert sorted(op for row in rows for op, _ in row) == (["Conv", "Gemm", "Relu"] if alone else [])
+
+
+@pytest.mark.parametrize(
+    ("frame_s", "took_s", "runs"),
+    [(0.1, 0.0, 200), (0.1, 1.0, 200), (0.1, 4.6, 25), (0.1, 25.6, 8), (4.0, 0.0, 8), (0.0, 5.0, 20)],
+)
+def test_where_runs_take_long_those_are_left_out_that_tell_least(frame_s: float, took_s: float, runs: int) -> None:
+    """Ten frames of a first look and two before them; a run has five at least, and all that it takes to start."""
+    look = Run("", "", "", "", "", "", "", "", "", {}, (frame_s,) * 10, (), (), took_s=took_s)
+    assert affordable(look, 10.0) == runs
+
+
+def test_every_kind_of_split_is_among_the_designs_that_are_always_run(graph: Graph) -> None:
+    """A kind that was not measured would be guessed from whole layers."""
+    first = designs(graph, 0, 0)[:FEWEST]
+    assert {shard.axis for design in first for shard in design.mapping.shards} == {kind for kind, _ in CUTS}
