@@ -20,7 +20,7 @@ from scipy import sparse
 from model.arrays import Ints
 from model.coefficients import Kernel
 from model.least_squares import Floats, nonnegative
-from model.samples import Run
+from model.samples import Run, scatter_s
 from model.segment_time import Edge, InSegment, Network
 from model.signature import signatures
 
@@ -62,7 +62,7 @@ class Times(NamedTuple):
     """What was measured of all segments, (S,) each.
 
     seconds: what it took; parts: how many it has; run_of: number of its run
-    scatter_s: variance of the times of its run for each second of them, in the mean over frames
+    scatter_s: of its run, as ``samples.scatter_s`` has it
     """
 
     seconds: Floats
@@ -78,7 +78,7 @@ class Times(NamedTuple):
             np.array([sample.time_s for sample in samples]),
             np.array([len(sample.parts) for sample in samples], dtype=np.int32),
             np.repeat(np.arange(len(runs), dtype=np.int32), counts),
-            np.repeat([_scatter_s(run) for run in runs], counts),
+            np.repeat([scatter_s(run.samples) for run in runs], counts),
         )
 
     def sigma(self, found: Floats) -> Floats:
@@ -89,14 +89,6 @@ class Times(NamedTuple):
         lasting = np.maximum(found, SHORTEST * self.seconds)
         alike_s = np.hypot(RELATIVE * lasting, ABSOLUTE_S) / np.sqrt(self.parts)
         return np.asarray(np.hypot(alike_s, np.sqrt(self.scatter_s * lasting)))
-
-
-def _scatter_s(run: Run) -> float:
-    """What holds frames up comes ever so often: the longer a segment, the more often."""
-    if not run.samples:
-        return 0.0
-    times = np.array([sample.times_s for sample in run.samples])
-    return float(times.var(axis=1).sum() / max(times.mean(axis=1).sum(), ABSOLUTE_S) / times.shape[1])
 
 
 class Column(NamedTuple):

@@ -22,7 +22,7 @@ from model.coefficients import UnitCost
 from model.least_squares import Floats, nonnegative
 from model.link_costs import LinkCosts
 from model.link_fit import one_way_s
-from model.samples import Arrival, Run, means_s
+from model.samples import Arrival, Run, means_s, scatter_s
 from model.segment_time import Clock, Network, unrested_s
 
 LEAST = 8
@@ -38,7 +38,7 @@ PACE, OFF = 0.03, 0.05
 """A processor is at one time so much faster than at another; so far are long segments off in any case."""
 KNEES = (0.0, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 16e-3)
 """Seconds of a segment from which on rest saves no more; one of these is taken, 0 where it explains little."""
-LITTLE = 0.1
+LITTLE = 0.03
 """Of all that is off."""
 SAVED = 0.95
 """Of a segment's time, rest saves less than this part."""
@@ -104,7 +104,7 @@ def _longer(
     runs: Sequence[Run], networks: Mapping[str, Network], units: Mapping[str, UnitCost], wires: Wires
 ) -> list[Row]:
     """Segments: number of the run, what they take alone, whether they begin rested, whether they wait for messages and
-    bytes of these, bytes that leave while they are computed, what they take.
+    bytes of these, bytes that leave while they are computed, how well they are known, what they take.
     """
     found: list[Row] = []
     for number, run in enumerate(runs):
@@ -116,9 +116,11 @@ def _longer(
         clocks = {name: Clock(network, units[name]) for name in {sample.device for sample in run.samples}}
         leaving = wires.leaving(run)
         rested, means = begin_rested(run), means_s(run.samples)
+        scatter = {name: scatter_s([s for s in run.samples if s.device == name]) for name in clocks}
         for index, sample in enumerate(run.samples):
             alone_s, come = clocks[sample.device].seconds(sample.parts, divided), sizes[index]
-            row = (number, alone_s, index in rested, bool(come), sum(come), leaving[index], means[index])
+            error_s = float(np.hypot(OFF * alone_s + FAR_S, np.sqrt(scatter[sample.device] * alone_s)))
+            row = (number, alone_s, index in rested, bool(come), sum(come), leaving[index], error_s, means[index])
             found.append((sample.device, row))
     return found
 
@@ -187,12 +189,13 @@ def _more(rows: Sequence[tuple[float, ...]]) -> dict[str, float]:
     """What segments take longer by messages that come and bytes that leave, and what those save that have waited, as
     fields of ``Waiting``; none where too few were seen. Beside them the pace of each run is fitted, near 1 by ``PACE``.
     """
-    table = np.array(rows, dtype=np.float64).reshape(-1, 7)
-    numbers, alone_s, rested, messages, time_s = *np.split(table[:, :3], 3, axis=1), table[:, 3:6], table[:, 6]
+    table = np.array(rows, dtype=np.float64).reshape(-1, 8)
+    (numbers, alone_s, rested), messages = np.split(table[:, :3], 3, axis=1), table[:, 3:6]
+    error, time_s = table[:, 6:7], table[:, 7]
     if np.count_nonzero(messages.any(axis=1)) < LEAST:
         return {}
     of_run = numbers == np.unique(numbers)
-    runs, error = of_run.shape[1], OFF * alone_s + FAR_S
+    runs = of_run.shape[1]
     values = np.concatenate([np.full(runs, 1 / PACE), time_s / error[:, 0]])
     best, least = np.zeros(5), np.inf
     for knee in KNEES:
@@ -200,12 +203,18 @@ def _more(rows: Sequence[tuple[float, ...]]) -> dict[str, float]:
         seen = np.hstack([of_run * alone_s, messages * SCALE, rest]) / error
         lines = np.vstack([np.eye(runs, seen.shape[1]) / PACE, seen])
         x = _robust(lines, values, runs, FAR, LOST)
-        each = np.abs(lines @ x - values)
-        off = float(np.sum(each[:runs] ** 2) + np.sum(each[runs:])) * (1 - LITTLE if knee == 0 else 1)
+        off = _loss(lines @ x - values) * (1 - LITTLE if knee == 0 else 1)
         if off < least and x[-1] < SAVED:
             best, least = np.array([*SCALE * x[runs:-1], x[-1], x[-1] * knee]), off
     names = ("wake_s", "wake_s_per_byte", "attend_s_per_byte", "rested_part", "rested_s")
     return dict(zip(names, best.tolist(), strict=True))
+
+
+def _loss(off: Floats) -> float:
+    """What is off, squared, and of what is ``FAR`` less, as the numbers themselves are chosen (P. J. Huber, Annals of
+    Mathematical Statistics 35, 1964)."""
+    near = np.minimum(np.abs(off), FAR)
+    return float(np.sum(near * (2 * np.abs(off) - near)))
 
 
 def _robust(rows: Floats, values: Floats, known: int = 0, far: float = 1.0, lost: float = np.inf) -> Floats:

@@ -99,6 +99,17 @@ def means_s(samples: Sequence[Sample]) -> Floats:
     return np.asarray(times[:, frames].mean(axis=1))
 
 
+def scatter_s(samples: Sequence[Sample]) -> float:
+    """Variance of the times of a run's segments for each second of them, in the mean over its frames.
+
+    One number for all: what holds frames up comes ever so often, so the longer a segment, the more often.
+    """
+    if not samples:
+        return 0.0
+    times = np.array([s.times_s for s in samples])
+    return float(times.var(axis=1).sum() / max(times.mean(axis=1).sum(), LEAST_S) / times.shape[1])
+
+
 @dataclass(frozen=True)
 class Footing:
     """What one rank of a run held, and what it took: bytes, and seconds of one frame.

@@ -54,6 +54,7 @@ from model.simulation import TICK_S
 from model.spending import COMPUTE, MEMORY
 from runtime.bench import TRIES, WARMUP, Bench, bench
 from runtime.deploy.session import OWN_KEY
+from runtime.errors import CleaveError
 from tests.campaign.accuracy import MODELS, OF, PACED, Row, draw_plot, misses, promises, table, together
 from tests.campaign.drawings import ALONE, Drawing, alone
 from tests.command import done
@@ -218,7 +219,10 @@ def main() -> None:
         parser.error(f"there is no file {asked.measured}")
     if asked.traces:
         asked.traces.mkdir(exist_ok=True)
-    platform = Platform.from_file(asked.platform)
+    try:
+        platform = Platform.from_file(asked.platform)
+    except CleaveError as error:
+        parser.error(str(error))
     access = Access(known_hosts=asked.known_hosts, key=asked.key, python=asked.python)
     cnns = {name: read_cnn(f"zoo:{name}", [], False) for name in asked.networks}
     rows = read(asked.out)

@@ -129,6 +129,27 @@ def test_what_rest_saves_comes_back(graph: Graph, noise: float) -> None:
     assert seen.rested_s < 2e-5
 
 
+def stands_still(run: Run, seed: int, frames: int = 15) -> Run:
+    """On a processor that may run a ninth of the time: 8 ms stand still now and then, what is left is quick."""
+    rng = np.random.default_rng(seed)
+    samples = []
+    for sample in run.samples:
+        often = rng.poisson(sample.time_s * 8 / 9 / 8e-3, frames)
+        samples.append(replace(sample, times_s=tuple(sample.time_s / 9 + 8e-3 * often)))
+    sent = [replace(message, sent_s=None) for message in run.arrivals]  # none leaves while something is computed
+    return replace(run, samples=tuple(samples), arrivals=tuple(sent))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_short_segments_that_are_held_up_in_few_frames_have_not_saved_anything_by_rest(graph: Graph, seed: int) -> None:
+    """Most frames of most segments take a ninth of their mean."""
+    runs = [stands_still(made_up(graph, Waiting()), 4 * seed + number) for number in range(4)]
+    seen, clock = found(graph, *runs), Clock(Network(graph), UNIT)
+    alone_s = np.array([clock.seconds(sample.parts) for sample in runs[0].samples])
+    saved_s = np.minimum(seen.rested_part * alone_s, seen.rested_s)
+    assert saved_s.sum() < 0.15 * alone_s.sum(), seen
+
+
 def test_messages_that_nobody_waits_for_are_not_late(graph: Graph) -> None:
     seen = found(graph, made_up(graph, UNATTENDED, waited=0.0))
     assert (seen.late_s, seen.late_s_per_byte) == (0, 0)
