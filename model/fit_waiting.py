@@ -37,9 +37,9 @@ SCALE = np.array([1.0, 1e-9, 1e-9])
 PACE, OFF = 0.03, 0.05
 """A processor is at one time so much faster than at another; so far are long segments off in any case."""
 KNEES = (0.0, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 16e-3)
-"""Seconds of a segment from which on rest saves no more; one of these is taken, 0 where it explains little."""
+"""Seconds of a segment from which on rest saves no more. The least of these is taken that leaves only ``LITTLE`` more
+off than the best does: 0 where rest explains little."""
 LITTLE = 0.03
-"""Of all that is off."""
 SAVED = 0.95
 """Of a segment's time, rest saves less than this part."""
 
@@ -182,7 +182,8 @@ def _lateness(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
         return (0.0, 0.0)
     table = np.array(rows, dtype=np.float64)
     columns, scale = table[:, :-1], SCALE[: table.shape[1] - 1]
-    return tuple((scale * _robust(columns * scale / FAR_S, table[:, -1] / FAR_S)).tolist())
+    x, _ = _robust(columns * scale / FAR_S, table[:, -1] / FAR_S)
+    return tuple((scale * x).tolist())
 
 
 def _more(rows: Sequence[tuple[float, ...]]) -> dict[str, float]:
@@ -197,17 +198,20 @@ def _more(rows: Sequence[tuple[float, ...]]) -> dict[str, float]:
     of_run = numbers == np.unique(numbers)
     runs = of_run.shape[1]
     values = np.concatenate([np.full(runs, 1 / PACE), time_s / error[:, 0]])
-    best, least = np.zeros(5), np.inf
+    tried, scale = [], None
     for knee in KNEES:
         rest = -np.minimum(alone_s, knee) * rested
         seen = np.hstack([of_run * alone_s, messages * SCALE, rest]) / error
         lines = np.vstack([np.eye(runs, seen.shape[1]) / PACE, seen])
-        x = _robust(lines, values, runs, FAR, LOST)
-        off = _loss(lines @ x - values) * (1 - LITTLE if knee == 0 else 1)
-        if off < least and x[-1] < SAVED:
-            best, least = np.array([*SCALE * x[runs:-1], x[-1], x[-1] * knee]), off
+        x, usual = _robust(lines, values, runs, FAR, LOST)
+        scale = scale or usual
+        off = lines @ x - values
+        if x[-1] < SAVED:
+            tried.append((_loss(np.append(off[:runs], off[runs:] / scale)), knee, x))
+    least = min(off for off, *_ in tried)
+    knee, x = next((knee, x) for off, knee, x in tried if off <= (1 + LITTLE) * least)
     names = ("wake_s", "wake_s_per_byte", "attend_s_per_byte", "rested_part", "rested_s")
-    return dict(zip(names, best.tolist(), strict=True))
+    return dict(zip(names, [*(SCALE * x[runs:-1]).tolist(), float(x[-1]), float(x[-1]) * knee], strict=True))
 
 
 def _loss(off: Floats) -> float:
@@ -217,17 +221,21 @@ def _loss(off: Floats) -> float:
     return float(np.sum(near * (2 * np.abs(off) - near)))
 
 
-def _robust(rows: Floats, values: Floats, known: int = 0, far: float = 1.0, lost: float = np.inf) -> Floats:
+def _robust(
+    rows: Floats, values: Floats, known: int = 0, far: float = 1.0, lost: float = np.inf
+) -> tuple[Floats, float]:
     """Least squares in which nothing is negative, and what is ``far`` times further off than usual counts less, what is
-    ``lost`` times not at all, but for the first ``known`` rows. All in units of their usual error.
+    ``lost`` times not at all, but for the first ``known`` rows. All in units of their error, which is larger where most
+    are further off: how many times, is returned, too.
 
     At first what is further off than usual counts less at once, so that a few do not draw what most say; from there it
     is told what is far and what is lost (in the manner of MM-estimates: V. J. Yohai, Annals of Statistics 15, 1987).
     """
-    weight, x = np.ones(len(rows)), np.zeros(rows.shape[1])
+    weight, x, usual = np.ones(len(rows)), np.zeros(rows.shape[1]), 1.0
     for further in [1.0] * ROUNDS + [far] * ROUNDS:
         x = nonnegative(sparse.csr_matrix(rows * weight[:, None]), values * weight)
         off = np.abs(rows @ x - values)[known:]
-        off /= max(1.0, float(np.median(off)))
-        weight[known:] = np.where(off < lost, 1 / np.sqrt(np.maximum(1.0, off / further)), 0.0)
-    return x
+        usual = max(1.0, float(np.median(off)))
+        off /= usual
+        weight[known:] = np.where(off < lost, 1 / np.sqrt(np.maximum(1.0, off / further)), 0.0) / usual
+    return x, usual
