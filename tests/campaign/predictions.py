@@ -225,7 +225,7 @@ def main() -> None:
         parser.error(str(error))
     access = Access(known_hosts=asked.known_hosts, key=asked.key, python=asked.python)
     cnns = {name: read_cnn(f"zoo:{name}", [], False) for name in asked.networks}
-    rows = read(asked.out)
+    rows = [] if asked.measured else read(asked.out)
     with tempfile.TemporaryDirectory(prefix="cleave-") as folder:
         of = {n: unseen(n, Path(asked.platform), Path(folder) / n, access) if asked.unseen else platform
               for n in cnns}  # fmt: skip
