@@ -44,6 +44,7 @@ DEVICE_FILES = (
     "mpi.py",
     "options.py",
     "program.py",
+    "quota.py",
     "rank.py",
     "report.py",
     "segment.py",

@@ -17,6 +17,8 @@ from typing import Any, Callable, Protocol
 
 import numpy as np
 
+from runtime.quota import core_share
+
 SPIN_S = 100e-6
 """A wait polls without a pause for this long: most messages of a well balanced plan arrive by then."""
 SHARE = 1 / 32
@@ -24,6 +26,10 @@ SHARE = 1 / 32
 came last is noticed at once, and what does not, later by 3 % of the difference at most ..."""
 SHORTEST_S, LONGEST_S = 20e-6, 1e-3
 """... within these bounds. At 1 ms a waiting rank takes 1 to 2 % of a core."""
+LOOKS = 4
+"""A rank that is held to a share *s* of a core polls for that share of ``SPIN_S`` only, and then sleeps at least
+LOOKS · (1/s - 1) times as long as its last look took of the processor. Else it would spend its share on looks, and
+learn of a message, or begin to compute, only with the next one."""
 EAGER_BYTES = 2**20
 """Messages to another host up to this size are sent at once. A larger one asks its receiver first, who may be asleep,
 and so may the sender when the answer comes: up to a millisecond each. Open MPI's own figure is 2**16; with that
@@ -78,11 +84,14 @@ def wait(test: Callable[[], bool], last_s: float = 0.0) -> float:
     last_s: what this has returned of the last such wait, a frame ago; 0: nothing is known of it
     Returns the seconds until ``test()`` was last false.
     """
-    begin, waited = time.perf_counter(), 0.0
+    share = core_share()
+    begin, waited, looked_s = time.perf_counter(), 0.0, time.thread_time()
     while not test():
         waited = time.perf_counter() - begin
-        if waited > SPIN_S:
-            time.sleep(min(max(abs(waited - last_s) * SHARE, SHORTEST_S), LONGEST_S))
+        if waited > SPIN_S * share:
+            before_s, looked_s = looked_s, time.thread_time()
+            frugal_s = (looked_s - before_s) * LOOKS * (1 / share - 1)
+            time.sleep(min(max(abs(waited - last_s) * SHARE, SHORTEST_S, frugal_s), LONGEST_S))
     return waited
 
 

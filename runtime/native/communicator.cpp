@@ -6,10 +6,14 @@
 #include <chrono>
 #include <climits>
 #include <cmath>
+#include <ctime>
 #include <stdexcept>
+#include <utility>
+
+#include "quota.hpp"
 
 // The same figures, for the same reasons, as in communicator.py and mpi.py of the Python programs.
-constexpr double SPIN_S = 100e-6, SHARE = 1.0 / 32, SHORTEST_S = 20e-6, LONGEST_S = 1e-3;
+constexpr double SPIN_S = 100e-6, SHARE = 1.0 / 32, SHORTEST_S = 20e-6, LONGEST_S = 1e-3, LOOKS = 4;
 constexpr size_t UNAIDED_BYTES = 1 << 19;
 constexpr double POKE_S = 500e-6, POKE_SHARE = 1.0 / 4;
 constexpr auto LAST_WORDS = std::chrono::milliseconds(100);
@@ -17,6 +21,12 @@ constexpr int RESULTS = 0;  // tag of what is gathered, after all frames
 
 double now_s() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+static double processor_s() {
+    timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return double(now.tv_sec) + double(now.tv_nsec) * 1e-9;
 }
 
 static void check(int code) {
@@ -34,13 +44,16 @@ static int count(size_t bytes) {
 
 template <typename Test>
 static double wait_for(Test test, double last_s) {
+    static const double share = core_share();
     const double begin = now_s();
-    double waited = 0;
+    double waited = 0, looked = processor_s();
     while (!test()) {
         waited = now_s() - begin;
-        if (waited > SPIN_S)
-            std::this_thread::sleep_for(std::chrono::duration<double>(
-                std::min(std::max(std::abs(waited - last_s) * SHARE, SHORTEST_S), LONGEST_S)));
+        if (waited <= SPIN_S * share) continue;
+        const double before = std::exchange(looked, processor_s());
+        const double frugal = (looked - before) * LOOKS * (1 / share - 1);
+        std::this_thread::sleep_for(std::chrono::duration<double>(
+            std::min(std::max({std::abs(waited - last_s) * SHARE, SHORTEST_S, frugal}), LONGEST_S)));
     }
     return waited;
 }

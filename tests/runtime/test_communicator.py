@@ -16,6 +16,9 @@ class Clock:
     def perf_counter(self) -> float:
         return self.now
 
+    def thread_time(self) -> float:
+        return self.looks * 5e-6
+
     def sleep(self, seconds: float) -> None:
         self.now += seconds + 50e-6
 
@@ -36,6 +39,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     monkeypatch.setattr(communicator, "time", made)
+    monkeypatch.setattr(communicator, "core_share", lambda: 1.0)
     return made
 
 
@@ -59,3 +63,14 @@ def test_a_short_wait_does_not_sleep(clock: Clock) -> None:
     late_s, waited_s, _ = clock.wait(50e-6, 10.0)
     assert late_s <= 5e-6
     assert waited_s <= 50e-6
+
+
+@pytest.mark.parametrize("share", [0.05, 0.1125, 0.45])
+@pytest.mark.parametrize("last_s", [0.0, 20e-3])
+def test_who_has_a_share_of_a_core_spends_little_of_it_on_looks(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, share: float, last_s: float
+) -> None:
+    monkeypatch.setattr(communicator, "core_share", lambda: share)
+    late_s, waited_s, looks = clock.wait(20e-3, last_s)
+    assert late_s <= 1.1e-3
+    assert looks * 5e-6 <= share * (waited_s / communicator.LOOKS + communicator.SPIN_S)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +12,8 @@ import paramiko
 import psutil
 import pytest
 
+from runtime import quota
+from runtime.compiling import NATIVE
 from tests.cluster import Cluster, standing
 from tests.command import done
 
@@ -209,10 +213,34 @@ def test_a_short_message_takes_as_long_as_its_bytes_do(uneven: Cluster) -> None:
         assert float(uneven.said("whole", python(ASK, "small"))) > 0.9 * 2**17 / 125e6
 
 
-@pytest.mark.parametrize(("host", "share"), [("whole", 0.45), ("quarter", 0.1125)])
+SHARES = pytest.mark.parametrize(("host", "share"), [("whole", 0.45), ("quarter", 0.1125)])
+
+
+@SHARES
 def test_a_host_is_as_slow_as_the_spec_says(uneven: Cluster, host: str, share: float) -> None:
     found = best(lambda: float(uneven.said(host, python(BUSY))), share, within=0.07)
     assert found == pytest.approx(share, rel=0.07)
+
+
+@pytest.fixture(scope="module")
+def telling(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Shell commands that say what share of a core they have, in both languages of the programs of ranks."""
+    program = tmp_path_factory.mktemp("telling") / "quota"
+    native = Path(quota.__file__).parent / NATIVE
+    main = '#include <iostream>\n#include "quota.hpp"\nint main() { std::cout << core_share(); }'
+    command = ["g++", "-std=c++17", f"-I{native}", str(native / "quota.cpp"), "-xc++", "-", "-o", str(program)]
+    subprocess.run(command, input=main, text=True, check=True)
+    source = Path(quota.__file__).read_text(encoding="utf-8") + "\nprint(core_share())"
+    scripts = {"python": (source.encode(), "python3 -"), "cpp": (program.read_bytes(), "cat > q; chmod u+x q; ./q")}
+    return {key: f"echo {b64encode(data).decode()} | base64 -d | ({run})" for key, (data, run) in scripts.items()}
+
+
+@SHARES
+@pytest.mark.parametrize("language", ["python", "cpp"])
+def test_a_process_knows_its_share_of_a_core(
+    uneven: Cluster, telling: dict[str, str], host: str, share: float, language: str
+) -> None:
+    assert float(uneven.said(host, telling[language])) == pytest.approx(share, rel=1e-3)
 
 
 def test_a_host_runs_a_millisecond_at_a_time(uneven: Cluster) -> None:
