@@ -1,4 +1,4 @@
-"""What control groups leave a process of a core. A container, say, is held to a share, and stopped when that is spent."""
+"""What control groups leave a process of a core: a container, say, is held to a share, and stopped when it is spent."""
 
 from __future__ import annotations
 
