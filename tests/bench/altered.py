@@ -9,6 +9,9 @@ from pathlib import Path
 
 from runtime.hashing import file_hash
 
+Policies = Mapping[str, str]
+"""What is added at the end of a file, by name."""
+
 
 def altered(bundle: Path, made: Path, file: str, text: str) -> Path:
     """A copy of a bundle in which a file holds another text, as if it had been generated so."""
@@ -20,8 +23,8 @@ def altered(bundle: Path, made: Path, file: str, text: str) -> Path:
     return made
 
 
-def variants(bundle: Path, folder: Path, file: str, policies: Mapping[str, str]) -> dict[str, Path]:
-    """A copy in ``folder`` for each policy, which is what is added at the end of a file."""
+def variants(bundle: Path, folder: Path, file: str, policies: Policies) -> dict[str, Path]:
+    """A copy in ``folder`` for each policy."""
     text = (bundle / file).read_text(encoding="utf-8")
     return {
         name: altered(bundle, folder / str(k), file, text + more) for k, (name, more) in enumerate(policies.items())

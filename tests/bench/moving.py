@@ -30,7 +30,7 @@ from model.platform import Platform
 from runtime.bench import Runner
 from runtime.options import Options
 from runtime.trace import Trace
-from tests.bench.altered import variants
+from tests.bench.altered import Policies, variants
 from tests.bench.clock import measured, runner
 from tests.bench.waiting import stretched
 from tests.cluster import Cluster, standing
@@ -65,12 +65,14 @@ POLICIES = {OURS: "", "steady": STEADY, "for any": STEADY + FOR_ANY, "none": NON
 
 
 @contextmanager
-def runners(cnn: Cnn, mapping: Mapping, box: Cluster, folder: Path) -> Iterator[dict[str, Runner]]:
-    """Of a bundle for each policy."""
+def runners(
+    cnn: Cnn, mapping: Mapping, box: Cluster, folder: Path, file: str = "runtime/mpi.py", policies: Policies = POLICIES
+) -> Iterator[dict[str, Runner]]:
+    """Of a bundle for each policy, which is what is added at the end of a file."""
     platform, made = Platform.from_file(box.platform), folder / "bundle"
     write_bundle(cnn.graph, platform, mapping, cnn.source, made, force=False)
     with ExitStack() as stack:
-        bundles = variants(made, folder, "runtime/mpi.py", POLICIES)
+        bundles = variants(made, folder, file, policies)
         yield {name: stack.enter_context(runner(bundle, box)) for name, bundle in bundles.items()}
 
 

@@ -83,10 +83,10 @@ def wait_s(found: Bench) -> float:
     return sum(rank.wait_s for rank in found.ranks)
 
 
-def report(found: dict[str, list[Bench]]) -> None:
-    """A line for each policy; ratios are to the one that polls, turn by turn."""
+def report(found: dict[str, list[Bench]], base: str) -> None:
+    """A line for each policy; ratios are to the one that is the base, turn by turn."""
     for name, turns in found.items():
-        pairs = list(zip(turns, found["polling"], strict=True))
+        pairs = list(zip(turns, found[base], strict=True))
         latency = median(a.median_s / b.median_s for a, b in pairs)
         processor = median(processor_s(a) / processor_s(b) for a, b in pairs)
         milliseconds = [median(map(of, turns)) * 1e3 for of in (lambda b: b.median_s, wait_s, processor_s)]
@@ -113,7 +113,7 @@ def main() -> None:
             for name, bundle in bundles.items():
                 found[name].append(measure(bundle, arguments.frames))
     print(f"{cnn.graph.name} on {arguments.ranks} ranks, {arguments.repeat} turns of {arguments.frames} frames")
-    report(found)
+    report(found, "polling")
 
 
 if __name__ == "__main__":
