@@ -6,6 +6,10 @@ both ranks x 0.71; SqueezeNet, 5 ms: x 1.02 and x 0.82. MPI's own wait polls, to
 time x 1.01 and x 1.00. So sleeping costs 2 % of a short frame, 3 in another run. Processor time beyond the latency,
 which one rank or the other always computes, is 11 % of a wait of 25 ms and half of one of 2.7 ms, instead of all of it.
 
+Where a control group holds ranks to a share of a core they look less often (``LOOKS``). ShuffleNet with layers split
+between 11 and 45 % of a core: latency x 0.50 and processor time x 0.48 of what they are with looks as often as on whole
+cores (``python -m tests.bench.limited``).
+
 Sleeping by the time waited so far, without a thought of the wait a frame ago (*forgetful* there), took 0.9 to 2.7 %
 longer a frame than this and up to 5 % more processor time (the same two networks and AlexNet, four runs).
 """
