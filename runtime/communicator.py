@@ -32,8 +32,8 @@ SHORTEST_S, LONGEST_S = 20e-6, 1e-3
 """... within these bounds. At 1 ms a waiting rank takes 1 to 2 % of a core."""
 LOOKS = 4
 """A rank that is held to a share *s* of a core polls for that share of ``SPIN_S`` only, and then sleeps at least
-LOOKS · (1/s - 1) times as long as its last look took of the processor. Else it would spend its share on looks, and
-learn of a message, or begin to compute, only with the next one."""
+LOOKS · (1/s - 1) times as long as its last look took of the processor, up to ``LONGEST_S``. Else it would spend its
+share on looks, and learn of a message, or begin to compute, only with the next one."""
 EAGER_BYTES = 2**20
 """Messages to another host up to this size are sent at once. A larger one asks its receiver first, who may be asleep,
 and so may the sender when the answer comes: up to a millisecond each. Open MPI's own figure is 2**16; with that

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
+from pathlib import Path
 
 GROUPS, ROOT = "/proc/self/cgroup", "/sys/fs/cgroup"
 
@@ -34,14 +35,9 @@ def _allowed(root: str, controllers: str, path: str) -> float:
 def _of_group(folder: str) -> float:
     for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
         try:
-            quota, period = (int(word) for name in names for word in _text(os.path.join(folder, name)).split())
+            quota, period = (int(word) for name in names for word in Path(folder, name).read_text("ascii").split())
             if quota > 0 and period > 0:
                 return min(quota / period, 1.0)
-        except (OSError, ValueError):  # no such file, or "max"
+        except (OSError, ValueError):  # no such file, or "max", or nonsense
             continue
     return 1.0
-
-
-def _text(path: str) -> str:
-    with open(path, encoding="ascii", errors="replace") as file:
-        return file.read()

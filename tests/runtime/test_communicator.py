@@ -65,12 +65,12 @@ def test_a_short_wait_does_not_sleep(clock: Clock) -> None:
     assert waited_s <= 50e-6
 
 
-@pytest.mark.parametrize("share", [0.05, 0.1125, 0.45])
-@pytest.mark.parametrize("last_s", [0.0, 20e-3])
+@pytest.mark.parametrize(("share", "comes_s"), [(0.05, 20e-3), (0.1125, 20e-3), (0.45, 20e-3), (0.1125, 3e-3)])
+@pytest.mark.parametrize("known", [False, True])
 def test_who_has_a_share_of_a_core_spends_little_of_it_on_looks(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch, share: float, last_s: float
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, share: float, comes_s: float, known: bool
 ) -> None:
     monkeypatch.setattr(communicator, "core_share", lambda: share)
-    late_s, waited_s, looks = clock.wait(20e-3, last_s)
+    late_s, waited_s, looks = clock.wait(comes_s, comes_s if known else 0.0)
     assert late_s <= 1.1e-3
     assert looks * 5e-6 <= share * (waited_s / communicator.LOOKS + communicator.SPIN_S)

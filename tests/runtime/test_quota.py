@@ -1,4 +1,4 @@
-"""What control groups leave a process of a core: told by files of both versions, and by the process itself."""
+"""What control groups leave a process of a core: told by files of both versions."""
 
 from __future__ import annotations
 
