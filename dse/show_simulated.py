@@ -18,6 +18,7 @@ from model.bounds import (
     HAND_OVER,
     LATENCY,
     RECEIVE,
+    REST,
     SPEED,
     TRANSFER,
     Gain,
@@ -45,6 +46,7 @@ WORDS = {
     HAND_OVER: ("handing over messages", "on {}"),
     TRANSFER: ("bytes", "on the link {}"),
     LATENCY: ("latency", "of the link {}"),
+    REST: ("rest before the frame", "of {}"),
 }
 MORE = {
     SPEED: ("1 % more speed of {}", "all devices", "+{:.3g} GFLOP/s", 1e-9),

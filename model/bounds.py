@@ -13,9 +13,12 @@ from model.platform import Platform
 from model.script import Script
 from model.simulated import SEGMENT, Events, play
 from model.simulation import ATTEND, ENTER, LEAVE, SEND, TICK_S
+from model.spending import tired
 
 COMPUTE, RECEIVE, HAND_OVER, TRANSFER, LATENCY = "compute", "receive", "hand over", "transfer", "latency"
-"""Categories of what is on a critical path: three that take a device, two of messages on links."""
+REST = "rest"
+"""Categories of what is on a critical path: three that take a device, two of messages on links, and what the busiest
+device rests before the frame."""
 SPEED, BANDWIDTH, COPIES = "speed", "bandwidth", "copies"
 """What there can be more of, besides less ``LATENCY``."""
 MORE = 0.01
@@ -44,9 +47,21 @@ class Held:
 
 
 def held(script: Script, platform: Platform, events: Events, path: list[Stretch]) -> list[Held]:
-    """A critical path in the words of plan and platform; together as long as the path, to the tick."""
+    """A critical path in the words of plan and platform; together as long as the frames, to the tick."""
     names = links(platform)[2]
-    return [part for stretch in path for part in _parts(script, platform, names, events, stretch) if part.ticks]
+    parts = [part for stretch in path for part in _parts(script, platform, names, events, stretch) if part.ticks]
+    if events.frames == 1 and parts and parts[0].start:
+        parts.insert(0, Held(REST, platform.devices[_busiest(script)].name, "", 0, 0, parts[0].start))
+    return parts
+
+
+def _busiest(script: Script) -> int:
+    """The device that would compute longest if none had rested."""
+    case = script.case
+    computes = np.zeros(len(case.costs.pool))
+    for shard, device in enumerate(case.shards.device):
+        computes[device] += tired(case.costs, case.ledger, shard, device)
+    return int(computes.argmax())
 
 
 def _parts(script: Script, platform: Platform, names: list[str], e: Events, stretch: Stretch) -> Iterator[Held]:

@@ -107,7 +107,20 @@ def propose(
     if not _countable(b):
         return UNCOUNTABLE
     makespan, _ = delta.propose(b.history)
-    return makespan * TICK_S
+    return max(makespan, _longest_tired(b)) * TICK_S
+
+
+@inlined
+def _longest_tired(b: Board) -> np.int64:
+    """As in ``simulation``."""
+    b.busy[:] = 0
+    for shard in range(len(b.on)):
+        if b.on[ix(shard)] >= 0:
+            b.busy[ix(b.on[ix(shard)])] += b.tired[ix(shard)]
+    longest = np.int64(0)
+    for device in range(len(b.busy)):
+        longest = max(longest, b.busy[device])
+    return longest
 
 
 @kernel()

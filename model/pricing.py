@@ -17,32 +17,42 @@ from model.compiled import allocating, inlined, kernel
 from model.costs import CostArrays, Floats
 from model.lowering import Messages, Shards
 from model.seconds import turning
-from model.spending import COMMUNICATE, COMPUTE, Ledger, join, settle, spend
+from model.spending import COMMUNICATE, COMPUTE, Ledger, join, rest_saves, settle, spend
 
 
 class Desk(NamedTuple):
-    """Working memory of prices: when a device is free, (D,), and when a link is, (links,)."""
+    """Working memory of prices.
+
+    free: (D,) when a device is free; link: (links,) when a link is; rest: (D,) seconds of a frame that a device saves
+    by it
+    """
 
     free: Floats
     link: Floats
+    rest: Floats
 
 
 @allocating()
 def desk(c: CostArrays) -> Desk:
     """Working memory for one thread."""
-    return Desk(np.zeros(len(c.pool)), np.zeros(c.links))
+    return Desk(np.zeros(len(c.pool)), np.zeros(c.links), np.zeros(len(c.pool)))
 
 
 @kernel()
 def price(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Desk) -> tuple[float, float]:
     """Fill ``out``; returns latency and period in seconds.
 
-    Latency: one frame alone, first input to last output. Period: the busiest device or link of a steady pipeline.
+    Latency: one frame alone, first input to last output. Period: the busiest device or link of a steady pipeline. The
+    busiest device never rests, so neither is less than what it computes then.
     """
     spend(g, s, m, c, out)
     latency = _one_frame(g, s, m, c, out, w)
     settle(c, out)
-    return latency, busiest(g, s, m, c, out, w)
+    period = busiest(g, s, m, c, out, w)
+    for device in range(len(c.pool)):
+        if w.rest[device] > 0:
+            latency = max(latency, out.account[device, COMPUTE] + w.rest[device])
+    return latency, period
 
 
 @inlined
@@ -82,6 +92,10 @@ def busiest(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, 
     A device counts as busy while it communicates, too, so a pipeline that computes meanwhile can be faster.
     """
     w.link[:] = 0
+    w.rest[:] = 0
+    for shard in range(s.ptr[len(g.size)]):
+        here = ix(s.device[ix(shard)])
+        w.rest[here] += rest_saves(c, out, shard, here)
     sent = m.out_ptr[s.ptr[len(g.size)]]
     for message in range(sent):
         source, target = ix(s.device[ix(m.shard[ix(message)])]), ix(m.device[ix(message)])
@@ -92,7 +106,8 @@ def busiest(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, 
     busy = 0.0
     for device in range(len(c.pool)):
         turn = turning(c, device, sent) if out.segments[device] > 0 else 0.0
-        busy = max(busy, out.account[device, COMPUTE] + out.account[device, COMMUNICATE] + turn)
+        compute = out.account[device, COMPUTE] + w.rest[device]
+        busy = max(busy, compute + out.account[device, COMMUNICATE] + turn)
     for link in range(c.links):
         busy = max(busy, w.link[link])
     return busy

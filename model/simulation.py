@@ -25,7 +25,7 @@ from model.compiled import allocating, inlined, kernel
 from model.costs import PART, CostArrays, Floats
 from model.events import PLAIN, State, Tasks, Times
 from model.lowering import Messages, Room, Shards
-from model.spending import COMMUNICATE, COMPUTE, Ledger, join, settle, spend
+from model.spending import COMMUNICATE, COMPUTE, Ledger, join, settle, spend, tired
 
 TICK_S, TICKS = 1e-15, 1e15
 """Seconds of a tick, ticks of a second."""
@@ -92,7 +92,8 @@ def stage(r: Room, c: CostArrays, frames: int) -> Stage:
 def simulate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Stage) -> float:
     """Fill ``out``; returns the latency in seconds: one frame alone, from first input to last output.
 
-    UNCOUNTABLE where it could take more than ``LONGEST_S``.
+    UNCOUNTABLE where it could take more than ``LONGEST_S``. One frame comes after another, so that none is shorter than
+    what a device computes of it that never rests: a frame that is begins later by that, as if its devices rested first.
     """
     spend(g, s, m, c, out)
     if not countable(c, out, 1):
@@ -100,10 +101,27 @@ def simulate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger,
     n = build(g, s, m, c, out, w)
     one = np.int64(1)  # not the constant, which would compile the core once more
     ended = events.simulate(w.tasks, n, one, PLAIN, w.state)
-    latency = w.state.stop[w.state.order[ended - 1]] * TICK_S
+    stop = w.state.stop[w.state.order[ended - 1]]
+    latency = max(stop, _longest_tired(s, c, out, w, s.ptr[len(g.size)]))
+    for row in range(n if latency > stop else 0):
+        w.state.start[ix(row)] += latency - stop
+        w.state.stop[ix(row)] += latency - stop
     _note(g, s, m, c, out, w)
     settle(c, out)
-    return latency
+    return latency * TICK_S
+
+
+@inlined
+def _longest_tired(s: Shards, c: CostArrays, out: Ledger, w: Stage, shards: int) -> np.int64:
+    """Ticks that the busiest device computes where none has rested."""
+    w.free[:] = 0
+    for shard in range(shards):
+        here = ix(s.device[ix(shard)])
+        w.free[here] += ticks(tired(c, out, shard, here))
+    longest = np.int64(0)
+    for device in range(len(w.free)):
+        longest = max(longest, w.free[device])
+    return longest
 
 
 @inlined

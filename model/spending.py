@@ -30,7 +30,7 @@ from model.costs import (
 )
 from model.layer_kinds import COPIES
 from model.lowering import Messages, Room, Shards, alone
-from model.seconds import begins_rested, seconds_of, share_of
+from model.seconds import begins_rested, seconds_of, share_of, unrested
 
 COMPUTE, COMMUNICATE, WAIT, ENERGY, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY, OPENING, PASSED = range(10)
 """Columns of an account: seconds, seconds, seconds, joules, bytes; OPENING: weights that are there twice while sessions
@@ -283,6 +283,24 @@ def join(m: Messages, out: Ledger, shard: int, device: int, free: float) -> floa
     if m.pieces[ix(shard)] > 1:
         out.account[device, WAIT] += last - min(last, max(first, free))
     return last
+
+
+@inlined
+def tired(c: CostArrays, out: Ledger, shard: int, device: int) -> float:
+    """Seconds that a shard would take had its segment not rested. Shards come in order, from the first on."""
+    if out.begins[ix(shard)]:
+        out.since[device], out.spent[device] = shard, 0.0
+    if not out.rested[ix(out.since[device])]:
+        return out.seconds[ix(shard)]
+    before = out.spent[device]
+    out.spent[device] += out.seconds[ix(shard)]
+    return unrested(c, device, out.spent[device]) - unrested(c, device, before)
+
+
+@inlined
+def rest_saves(c: CostArrays, out: Ledger, shard: int, device: int) -> float:
+    """Seconds that a shard takes less because its segment has rested; as ``tired``."""
+    return tired(c, out, shard, device) - out.seconds[ix(shard)]
 
 
 @kernel()

@@ -20,9 +20,9 @@ from model.compiled import inlined, kernel
 from model.costs import PART, CostArrays
 from model.events import PLAIN
 from model.lowering import Messages, Shards
-from model.seconds import turning, unrested
+from model.seconds import turning
 from model.simulation import ENTER, LEAVE, TICK_S, UNCOUNTABLE, Stage, build, countable, take_ticks, ticks
-from model.spending import Ledger
+from model.spending import Ledger, rest_saves
 
 
 @kernel()
@@ -65,21 +65,9 @@ def _tire(s: Shards, c: CostArrays, out: Ledger, w: Stage, shards: int) -> None:
     """Segments take longer by what rest saves in a frame alone, but not in a stream."""
     for shard in range(shards):
         device = ix(s.device[ix(shard)])
-        saves = (1 - w.rests[device]) * _rest_saves(c, out, shard, device)
+        saves = (1 - w.rests[device]) * rest_saves(c, out, shard, device)
         task = ix(w.segment[ix(shard)])
         w.tasks.duration[task] = max(np.int64(0), w.tasks.duration[task] + ticks(saves))
-
-
-@inlined
-def _rest_saves(c: CostArrays, out: Ledger, shard: int, device: int) -> float:
-    """Seconds that a shard takes less because its segment has waited. Shards come in order, from the first on."""
-    if out.begins[ix(shard)]:
-        out.since[device], out.spent[device] = shard, 0.0
-    if not out.rested[ix(out.since[device])]:
-        return 0.0
-    before, seconds = out.spent[device], out.seconds[ix(shard)]
-    out.spent[device] = before + seconds
-    return unrested(c, device, before + seconds) - unrested(c, device, before) - seconds
 
 
 @inlined
@@ -90,7 +78,7 @@ def _rest(s: Shards, c: CostArrays, out: Ledger, w: Stage, shards: int, period: 
     """
     for shard in range(shards):
         here = ix(s.device[ix(shard)])
-        w.rests[here] += _rest_saves(c, out, shard, here)
+        w.rests[here] += rest_saves(c, out, shard, here)
     some = False
     for device in range(len(w.last)):
         saves, worth = w.rests[device], c.rested[device, PART] * (period - _work(w, device) * TICK_S)

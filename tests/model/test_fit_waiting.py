@@ -13,6 +13,7 @@ import pytest
 
 from codegen.zoo import cached
 from model import coefficients
+from model.bounds import REST, held, shares
 from model.case import Case
 from model.coefficients import Coefficients, UnitCost
 from model.fit_memory import fit_memory, peak_bytes
@@ -25,8 +26,10 @@ from model.load import load
 from model.mapping import Mapping, extent
 from model.planning import plan
 from model.platform import Platform
+from model.predicted import traces
 from model.priced import priced
 from model.samples import Arrival, Footing, PartOf, Run, Sample
+from model.script import Script
 from model.segment_time import Clock, Network
 from model.simulated import simulated
 from model.spending import ACTIVATIONS, BUFFERS, COMPUTE, MEMORY, OPENING, PASSED, WEIGHTS, spend
@@ -258,7 +261,7 @@ def test_only_a_stream_on_several_devices_takes_longer_by_what_is_between_two_fr
 def test_rest_saves_time_in_a_frame_alone_and_in_a_stream_as_far_as_a_device_is_idle(
     tmp_path: Path, first: int, busy: bool
 ) -> None:
-    """The fewer layers come first, the more the device has to do that waits for them."""
+    """The fewer layers come first, the more the device has to do that waits for them; who does most cannot rest."""
     graph, slow = graph_of(tmp_path, six_layers()), replace(UNIT, frequency_hz=1e6)
     mapping = Mapping.whole(graph, [0] * first + [1] * (len(graph.layers) - first))
     (tmp_path / "rested").mkdir()
@@ -268,11 +271,32 @@ def test_rest_saves_time_in_a_frame_alone_and_in_a_stream_as_far_as_a_device_is_
     )
     seconds = plain.account[:, COMPUTE]
     assert (seconds > 0).all()
-    assert plain.latency_s - rested.latency_s == pytest.approx(np.minimum(seconds / 2, 1e-3).sum(), rel=1e-6)
+    saved_s = np.minimum(seconds / 2, 1e-3).sum()
+    assert rested.latency_s == pytest.approx(max(plain.latency_s - saved_s, seconds.max()), rel=1e-6)
+    assert busy == (plain.latency_s - saved_s > seconds.max())
     if busy:
         assert 0 <= plain.period_s - rested.period_s < 0.2 * (plain.latency_s - rested.latency_s)
     else:
         assert rested.period_s == plain.period_s  # others are busy
+
+
+def test_a_frame_begins_later_where_its_busiest_device_would_otherwise_rest_more_than_it_can(tmp_path: Path) -> None:
+    """Timeline, critical path and trace of it end when the latency is over, and say who rests."""
+    graph = graph_of(tmp_path, six_layers())
+    limited = replace(UNIT, frequency_hz=1e6, rested_part=0.5, rested_s=1.0)
+    mapping, platform = Mapping.whole(graph, [0] * 5 + [1]), cluster(limited, tmp_path)
+    found = simulated(graph, platform, mapping, 1)
+    script = Script.of(found, graph, platform, mapping)
+    computes_s = 2 * found.price.account[0, COMPUTE]
+    assert found.price.latency_s == pytest.approx(computes_s, rel=1e-6)
+    first, *others = held(script, platform, found.alone, found.latency_path)
+    assert (first.category, first.where) == (REST, platform.devices[0].name)
+    assert 0 < first.time_s < computes_s / 2
+    assert first.ticks == others[0].start
+    assert sum(part.time_s for part in (first, *others)) == pytest.approx(found.price.latency_s)
+    assert traces(script)[0].latencies_s == pytest.approx([found.price.latency_s])
+    assert [use for use, *_ in shares([first, *others])].count(REST) == 1
+    assert priced(graph, platform, mapping).latency_s == pytest.approx(computes_s, rel=1e-6)
 
 
 # --- memory, by what holds it ---
