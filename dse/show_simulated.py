@@ -21,6 +21,7 @@ from model.bounds import (
     REST,
     SPEED,
     TRANSFER,
+    TURN,
     Gain,
     Held,
     shares,
@@ -47,6 +48,7 @@ WORDS = {
     TRANSFER: ("bytes", "on the link {}"),
     LATENCY: ("latency", "of the link {}"),
     REST: ("rest before the frame", "of {}"),
+    TURN: ("from one frame to the next", "on {}"),
 }
 MORE = {
     SPEED: ("1 % more speed of {}", "all devices", "+{:.3g} GFLOP/s", 1e-9),

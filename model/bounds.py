@@ -11,14 +11,14 @@ from model.costs import WATTS, CostArrays, links, own_rate
 from model.critical import Stretch
 from model.platform import Platform
 from model.script import Script
-from model.simulated import SEGMENT, Events, play
+from model.simulated import END, SEGMENT, Events, play
 from model.simulation import ATTEND, ENTER, LEAVE, SEND, TICK_S
 from model.spending import tired
 
 COMPUTE, RECEIVE, HAND_OVER, TRANSFER, LATENCY = "compute", "receive", "hand over", "transfer", "latency"
-REST = "rest"
-"""Categories of what is on a critical path: three that take a device, two of messages on links, and what the busiest
-device rests before the frame."""
+REST, TURN = "rest", "turn"
+"""Categories of what is on a critical path: three that take a device, two of messages on links; what the busiest device
+rests before a frame alone, and what a device has to do between two frames of a stream."""
 SPEED, BANDWIDTH, COPIES = "speed", "bandwidth", "copies"
 """What there can be more of, besides less ``LATENCY``."""
 MORE = 0.01
@@ -75,6 +75,8 @@ def _parts(script: Script, platform: Platform, names: list[str], e: Events, stre
         yield Held(RECEIVE, where, what, frame, stretch.start, first)
         category = COMPUTE if kind == SEGMENT else HAND_OVER
         yield Held(category, where, what, frame, stretch.start + first, ticks - first)
+    elif kind == END:
+        yield Held(TURN, platform.devices[int(e.device[task])].name, "", frame, stretch.start, ticks)
     elif ticks:
         where, category = names[_link(e, task)], LATENCY if stretch.lag else TRANSFER
         yield Held(category, where, _message(script, e, task), frame, stretch.start, ticks)

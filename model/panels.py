@@ -31,7 +31,7 @@ def _panel(script: Script, platform: Platform, name: str, events: Events, warmup
 def busy(script: Script, platform: Platform, events: Events, warmup: int) -> dict[str, list[Bar]]:
     """By link: the messages that occupied it, in the order of time. Links that none took are left out."""
     names, resource = links(platform)[2], events.stage.tasks.resource[: events.n]
-    start, stop = (times - events.start[warmup, events.segment[0]] for times in (events.start, events.stop))
+    start, stop = (times - events.since(warmup) for times in (events.start, events.stop))
     found = {}
     for link in used(resource):
         tasks = np.flatnonzero(resource == link)
@@ -57,7 +57,7 @@ def _memory(
     script: Script, platform: Platform, events: Events, warmup: int
 ) -> dict[str, list[tuple[float, dict[str, float]]]]:
     """By device: what is resident, in bytes, and of what."""
-    since, found = int(events.start[warmup, events.segment[0]]), {}
+    since, found = events.since(warmup), {}
     for device, (times, alive) in levels(script.case, events, warmup).items():
         account, k = script.found.price.account[device], script.case.costs.memory[device]
         rest = {"buffers": account[BUFFERS] * k[BUFFER] + account[PASSED] * k[PASS], "process": k[RANK]}

@@ -24,7 +24,7 @@ def traces(script: Script) -> list[Trace]:
 
 
 def _trace(script: Script, events: Events, warmup: int) -> Trace:
-    since = int(events.start[warmup, events.segment[0]]) if warmup else 0
+    since = events.since(warmup)
     ranks = [_Rank(script, events, rank, since) for rank in script.plan.ranks]
     usages = tuple(_usage(script, rank, events.frames - warmup) for rank in script.plan.ranks)
     frames = [[span for rank in ranks for span in rank.spans(f)] for f in range(warmup, events.frames)]

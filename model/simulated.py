@@ -17,6 +17,7 @@ from model.mapping import Mapping
 from model.platform import Platform
 from model.priced import Priced, booked, priced
 from model.simulation import ATTEND, ENTER, LEAVE, LONGEST_S, SEND, TICK_S, Stage
+from model.spending import rest_saves
 from runtime.errors import CleaveError
 
 SEGMENT, END = ATTEND + 1, ATTEND + 2
@@ -61,7 +62,7 @@ class Events:
             message[handed + stage_of_message] = np.arange(sent)
             device[handed + stage_of_message] = case.shards.device[case.messages.shard[:sent]]
         kind[n:], device[n:] = END, programs
-        ticks = np.array([simulation.ticks(s) for s in case.ledger.seconds[:shards]], dtype=np.int64)
+        ticks = np.array([_ticks(case, stage, shard, frames) for shard in range(shards)], dtype=np.int64)
         receive, begin = _within(stage, segment, ticks, n + len(programs), kind)
         return Events(stage, n + len(programs), frames, kind, device, message, receive, begin, ticks)
 
@@ -74,6 +75,10 @@ class Events:
     def stop(self) -> Ticks:
         """(F, n) of every task."""
         return self.stage.state.stop[: self.n * self.frames].reshape(self.frames, self.n)
+
+    def since(self, frame: int) -> int:
+        """When a frame begins. The first one does at 0, whatever devices rest before it."""
+        return int(self.start[frame, self.segment[0]]) if frame else 0
 
     @property
     def segment(self) -> NDArray[np.int32]:
@@ -128,6 +133,14 @@ class Events:
     def path(self, since: int = 0) -> list[Stretch]:
         """The critical path to the end, from a time on."""
         return Causes(self.stage.tasks, self.n, self.frames, self.stage.state).path(since)
+
+
+def _ticks(case: Case, stage: Stage, shard: int, frames: int) -> int:
+    """What a shard takes. Shards come in order, from the first on. In a stream it rests less than in a frame alone."""
+    device = case.shards.device[shard]
+    seconds, saves = case.ledger.seconds[shard], rest_saves(case.costs, case.ledger, shard, device)
+    tired = simulation.ticks((1 - stage.rests[device]) * saves) if frames > 1 else 0
+    return int(simulation.ticks(seconds) + tired)
 
 
 def _within(
@@ -186,12 +199,13 @@ class Simulated:
 
         compute_s, message_s (handing over and receiving), wait_s: make up the latency; busy: part of the period
         """
-        rows = []
+        rows, stream = [], self.stream or self.alone
         for row in self.price.devices(platform):
-            compute_s, message_s = self.alone.work_s(platform.index(row["device"]))
+            device = platform.index(row["device"])
+            compute_s, message_s = self.alone.work_s(device)
             rest_s = self.price.latency_s - compute_s - message_s
             times = {"compute_s": compute_s, "message_s": message_s, "wait_s": rest_s}
-            rows.append(row | times | {"busy": self._share(compute_s + message_s)})
+            rows.append(row | times | {"busy": self._share(sum(stream.work_s(device)))})
         return rows
 
     def links(self, names: list[str]) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ import pytest
 
 from codegen.zoo import cached
 from model import coefficients
+from model.bounds import COMPUTE as COMPUTES
 from model.bounds import REST, held, shares
 from model.case import Case
 from model.coefficients import Coefficients, UnitCost
@@ -24,6 +25,7 @@ from model.held_weights import Weights
 from model.link_fit import fit as fit_links
 from model.load import load
 from model.mapping import Mapping, extent
+from model.panels import busy
 from model.planning import plan
 from model.platform import Platform
 from model.predicted import traces
@@ -285,7 +287,7 @@ def test_a_frame_begins_later_where_its_busiest_device_would_otherwise_rest_more
     graph = graph_of(tmp_path, six_layers())
     limited = replace(UNIT, frequency_hz=1e6, rested_part=0.5, rested_s=1.0)
     mapping, platform = Mapping.whole(graph, [0] * 5 + [1]), cluster(limited, tmp_path)
-    found = simulated(graph, platform, mapping, 1)
+    found = simulated(graph, platform, mapping)
     script = Script.of(found, graph, platform, mapping)
     computes_s = 2 * found.price.account[0, COMPUTE]
     assert found.price.latency_s == pytest.approx(computes_s, rel=1e-6)
@@ -295,6 +297,14 @@ def test_a_frame_begins_later_where_its_busiest_device_would_otherwise_rest_more
     assert first.ticks == others[0].start
     assert sum(part.time_s for part in (first, *others)) == pytest.approx(found.price.latency_s)
     assert traces(script)[0].latencies_s == pytest.approx([found.price.latency_s])
+    bars = [bar for of in busy(script, platform, found.alone, 0).values() for bar in of]
+    assert min(bar.start_s for bar in bars) > computes_s / 2
+    assert found.stream
+    stream = shares(held(script, platform, found.stream, found.period_path))
+    assert stream[0][:2] == (COMPUTES, platform.devices[0].name)
+    assert found.devices(platform)[0]["busy"] == pytest.approx(
+        stream[0][2] / sum(ticks for *_, ticks in stream), rel=0.02
+    )
     assert [use for use, *_ in shares([first, *others])].count(REST) == 1
     assert priced(graph, platform, mapping).latency_s == pytest.approx(computes_s, rel=1e-6)
 

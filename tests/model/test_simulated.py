@@ -16,7 +16,20 @@ from hypothesis import strategies as st
 
 from model import bounds
 from model.alive import levels
-from model.bounds import BANDWIDTH, COMPUTE, HAND_OVER, LATENCY, MORE, RECEIVE, SPEED, TRANSFER, gains, held, shares
+from model.bounds import (
+    BANDWIDTH,
+    COMPUTE,
+    HAND_OVER,
+    LATENCY,
+    MORE,
+    RECEIVE,
+    SPEED,
+    TRANSFER,
+    TURN,
+    gains,
+    held,
+    shares,
+)
 from model.costs import whole_s
 from model.critical import Causes
 from model.graph import Graph
@@ -68,7 +81,7 @@ def test_a_path_since_a_time_is_what_is_left_of_the_whole(case: Case, since: int
     assert causes.path(since) == whole
 
 
-SEND_S, RECEIVE_S, GAP_S, ATTEND_S = 1e-4, 2e-4, 5e-5, 2e-7
+SEND_S, RECEIVE_S, GAP_S, ATTEND_S, TURN_S, RESTED_S = 1e-4, 2e-4, 5e-5, 2e-7, 3e-5, 1e-4
 
 
 def cluster(devices: int) -> Platform:
@@ -84,6 +97,7 @@ def talkative(tmp_path_factory: pytest.TempPathFactory) -> str:
     body = json.loads((files("platforms") / "coefficients" / "generic.json").read_text())
     for unit in body["units"].values():
         unit |= {"send_s": SEND_S, "receive_s": RECEIVE_S, "gap_s": GAP_S, "attend_s_per_byte": ATTEND_S}
+        unit |= {"turn_s": TURN_S, "rested_part": 0.5, "rested_s": RESTED_S}
     path = tmp_path_factory.mktemp("coefficients") / "talkative.json"
     path.write_text(json.dumps(body))
     return str(path)
@@ -126,8 +140,9 @@ def test_what_holds_up_latency_and_period_is_as_long_as_they_are(
     assert found.stream
     stream = held(script, platform, found.stream, found.period_path)
     assert sum(part.time_s for part in stream) / found.counted == pytest.approx(found.price.period_s, rel=1e-12)
-    costly = {RECEIVE, HAND_OVER} if "talkative" in platform.devices[0].coefficients else set()
+    costly = {RECEIVE, HAND_OVER, bounds.REST} if "talkative" in platform.devices[0].coefficients else set()
     assert {part.category for part in alone} <= {COMPUTE, TRANSFER, LATENCY} | costly
+    assert {part.category for part in stream} <= {COMPUTE, TRANSFER, LATENCY, TURN} | costly - {bounds.REST}
     assert sum(ticks for *_, ticks in shares(alone)) == found.alone.stop.max()
 
 
