@@ -46,6 +46,7 @@ from model.simulation import (
     attend_ticks,
     enter_ticks,
     leave_ticks,
+    longest,
     receive_ticks,
     send_ticks,
     ticks,
@@ -117,10 +118,7 @@ def _longest_tired(b: Board) -> np.int64:
     for shard in range(len(b.on)):
         if b.on[ix(shard)] >= 0:
             b.busy[ix(b.on[ix(shard)])] += b.tired[ix(shard)]
-    longest = np.int64(0)
-    for device in range(len(b.busy)):
-        longest = max(longest, b.busy[device])
-    return longest
+    return longest(b.busy)
 
 
 @kernel()

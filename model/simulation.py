@@ -42,7 +42,7 @@ class Stage(NamedTuple):
 
     segment: (S,) task of a shard; handed: (M,) first task of a message
     begin, last: (D,) first and last task of a device's program; -1: it has none
-    free: (D,) ticks, when a device is done with a shard
+    free: (D,) ticks, when a device is done with a shard, or what it computes in all (scratch)
     taken: (n,) ticks that a task's messages take its device while they come (scratch)
     rests: (D,) the part of what rest saves in a frame alone that it saves in a stream, too
     """
@@ -118,10 +118,16 @@ def _longest_tired(s: Shards, c: CostArrays, out: Ledger, w: Stage, shards: int)
     for shard in range(shards):
         here = ix(s.device[ix(shard)])
         w.free[here] += ticks(tired(c, out, shard, here))
-    longest = np.int64(0)
-    for device in range(len(w.free)):
-        longest = max(longest, w.free[device])
-    return longest
+    return longest(w.free)
+
+
+@inlined
+def longest(times: Times) -> np.int64:
+    """The longest of the times of some devices, at least 0."""
+    most = np.int64(0)
+    for time in times:
+        most = max(most, time)
+    return most
 
 
 @inlined
