@@ -254,9 +254,7 @@ def _ticks_in(g: GraphArrays, c: CostArrays, b: Board, shard: int, head: int, sp
         task = b.task[ix(shard)]
         seconds = seconds_of(g, b.shards, c, task, share_of(g, b.shards, task, shard), here, head, spent, rested)
         work, spent = ticks(seconds), spent + seconds
-    b.tired[ix(shard)] = work
-    if rested:
-        b.tired[ix(shard)] = ticks(unrested(c, here, spent) - unrested(c, here, before))
+    b.tired[ix(shard)] = ticks(unrested(c, here, spent) - unrested(c, here, before)) if rested else work
     return work, spent
 
 

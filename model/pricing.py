@@ -17,7 +17,7 @@ from model.compiled import allocating, inlined, kernel
 from model.costs import CostArrays, Floats
 from model.lowering import Messages, Shards
 from model.seconds import turning
-from model.spending import COMMUNICATE, COMPUTE, Ledger, join, rest_saves, settle, spend
+from model.spending import COMMUNICATE, COMPUTE, Ledger, join, settle, spend, sum_of_rest
 
 
 class Desk(NamedTuple):
@@ -92,10 +92,7 @@ def busiest(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, 
     A device counts as busy while it communicates, too, so a pipeline that computes meanwhile can be faster.
     """
     w.link[:] = 0
-    w.rest[:] = 0
-    for shard in range(s.ptr[len(g.size)]):
-        here = ix(s.device[ix(shard)])
-        w.rest[here] += rest_saves(c, out, shard, here)
+    sum_of_rest(s, c, out, s.ptr[len(g.size)], w.rest)
     sent = m.out_ptr[s.ptr[len(g.size)]]
     for message in range(sent):
         source, target = ix(s.device[ix(m.shard[ix(message)])]), ix(m.device[ix(message)])

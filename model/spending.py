@@ -303,6 +303,15 @@ def rest_saves(c: CostArrays, out: Ledger, shard: int, device: int) -> float:
     return tired(c, out, shard, device) - out.seconds[ix(shard)]
 
 
+@inlined
+def sum_of_rest(s: Shards, c: CostArrays, out: Ledger, shards: int, saves: Floats) -> None:
+    """Fill in what each device saves of a frame by rest, (D,) seconds."""
+    saves[:] = 0
+    for shard in range(shards):
+        here = ix(s.device[ix(shard)])
+        saves[here] += rest_saves(c, out, shard, here)
+
+
 @kernel()
 def settle(c: CostArrays, out: Ledger) -> None:
     """Energy of communication and waiting, and resident memory (Eq. 4.9), for each device that takes part."""

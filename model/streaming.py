@@ -22,7 +22,7 @@ from model.events import PLAIN
 from model.lowering import Messages, Shards
 from model.seconds import turning
 from model.simulation import ENTER, LEAVE, TICK_S, UNCOUNTABLE, Stage, build, countable, take_ticks, ticks
-from model.spending import Ledger, rest_saves
+from model.spending import Ledger, rest_saves, sum_of_rest
 
 
 @kernel()
@@ -76,9 +76,7 @@ def _rest(s: Shards, c: CostArrays, out: Ledger, w: Stage, shards: int, period: 
 
     A second of idleness is worth as much as rest saves of a second of computing.
     """
-    for shard in range(shards):
-        here = ix(s.device[ix(shard)])
-        w.rests[here] += rest_saves(c, out, shard, here)
+    sum_of_rest(s, c, out, shards, w.rests)
     some = False
     for device in range(len(w.last)):
         saves, worth = w.rests[device], c.rested[device, PART] * (period - _work(w, device) * TICK_S)
