@@ -15,8 +15,11 @@ from runtime.deploy.target import DeployError
 from runtime.launch import Mpirun
 from runtime.plan import Plan
 
-TRANSPORT = ("--mca", "pml", "ob1", "--mca", "btl_tcp_eager_limit", str(EAGER_BYTES + 256))
-"""Of messages. With a message's own bytes goes what it is."""
+TRANSPORT = ("--mca", "pml", "ob1", "--mca", "btl", "^ofi", "--mca", "btl_tcp_eager_limit", str(EAGER_BYTES + 256))
+"""Of messages. With a message's own bytes goes what it is.
+
+Without ``ofi``, which carries none of them but has libfabric look for a way first: a second of sleep at each start.
+"""
 
 COMMON = (
     "StrictHostKeyChecking yes",
