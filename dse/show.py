@@ -22,6 +22,7 @@ from model.platform import Platform
 from runtime.bench import STOLEN, Bench
 from runtime.infer import Answer
 from runtime.plan import Plan, Recv, Send
+from runtime.steady import counting
 from runtime.trace import ESTIMATE
 
 
@@ -218,7 +219,7 @@ def bench(console: Console, bundle: Path, found: Bench) -> None:
     console.print(table(headers, times, text=2))
     _memory(console, found)
     line(console, "")
-    line(console, f"{bundle}: latency of one frame {found.median_s * 1e3:.2f} ms (median of {len(found.latencies_s)}; "
+    line(console, f"{bundle}: latency of one frame {found.latency_s * 1e3:.2f} ms ({_frames(len(found.latencies_s))}; "
          f"min {found.min_s * 1e3:.2f}, max {found.max_s * 1e3:.2f})")  # fmt: skip
     if any(r.clock_uncertainty_s for r in found.ranks):
         apart = max(r.clock_uncertainty_s for r in found.ranks)
@@ -232,6 +233,12 @@ def bench(console: Console, bundle: Path, found: Bench) -> None:
         line(
             console, f"disturbed: other virtual machines had {found.stolen:.0%} of a processor meanwhile; measure again"
         )
+
+
+def _frames(count: int) -> str:
+    """Which of so many frames a latency is the mean of."""
+    counted = len(range(count)[counting(count)])
+    return f"mean of the middle {counted} of {count}" if counted < count else f"mean of {count}"
 
 
 def _memory(console: Console, found: Bench) -> None:

@@ -122,7 +122,7 @@ def _part(part: Held) -> dict[str, Any]:
 
 
 def _figures(found: Bench) -> dict[str, Any]:
-    return {"latency_s": found.median_s, "period_s": found.period_s}
+    return {"latency_s": found.latency_s, "period_s": found.period_s}
 
 
 def simulated(console: Console, look: Look) -> None:
@@ -257,7 +257,7 @@ def _words(gain: Gain) -> tuple[str, str]:
 
 def _compared(console: Console, predicted: Bench, measured: Bench) -> None:
     """Predicted and measured, side by side."""
-    pairs = [("latency", predicted.median_s, measured.median_s), ("period", predicted.period_s, measured.period_s)]
+    pairs = [("latency", predicted.latency_s, measured.latency_s), ("period", predicted.period_s, measured.period_s)]
     for a, b in zip(predicted.ranks, measured.ranks, strict=True):
         pairs += [(f"{a.device}: compute", a.compute_s, b.compute_s), (f"{a.device}: wait", a.wait_s, b.wait_s)]
     cells = [

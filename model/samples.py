@@ -12,37 +12,17 @@ from functools import cached_property
 import numpy as np
 
 from model.least_squares import Floats
+from runtime.steady import counting, steady_s
 from runtime.trace import Memory
 
 SEGMENT = "segment"
 """Kind of a sample: the times of one segment."""
-DISTURBED = 1 / 10
-"""Part of the frames, the slowest, that does not count, nor as many of the fastest."""
 UNDISTURBED = 1 / 4
 """Of the frames of a short segment at least so many, the fastest, were not held up."""
 MEAN_ERROR, SHAPE_ERROR = 0.02, 0.3
 """Relative standard errors: of a mean, however many frames it is of; of telling it by frames that were not held up."""
 LEAST_S = 1e-9
 """Traces tell no shorter times apart."""
-
-
-def steady_s(times_s: Sequence[float]) -> float:
-    """The mean of the frames that count.
-
-    Not the median: a device whose share of a processor is limited stands still now and then, which is part of its
-    speed, but of few frames. And not the mean of all, which one frame that another program disturbs can change much.
-    """
-    counted = sorted(times_s)[counting(len(times_s))]
-    return sum(counted) / len(counted)
-
-
-def counting(frames: int) -> slice:
-    """Which of so many frames count, from the fastest to the slowest.
-
-    As many are left out at either end: what is left is neither too fast nor too slow.
-    """
-    out = int(frames * DISTURBED)
-    return slice(out, frames - out)
 
 
 @dataclass(frozen=True)

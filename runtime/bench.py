@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from runtime.energy import accounted, check_idle
@@ -16,6 +16,7 @@ from runtime.images import PLAIN, Pixels
 from runtime.infer import asked
 from runtime.launch import read_plan, run
 from runtime.options import Options
+from runtime.steady import counting, steady_s
 from runtime.trace import COMPUTE, SEND, WAIT, Memory, Trace, Usage
 from runtime.transfers import transfers
 
@@ -30,7 +31,7 @@ Runner = Callable[[Options, float], object]
 
 @dataclass(frozen=True)
 class RankTimes:
-    """Medians over frames of the seconds that a rank spent computing, waiting and sending in one frame.
+    """Seconds that a rank spent computing, waiting and sending in one frame, in the mean of the frames that count.
 
     wire_s: of the wait, what a message was under way; the rest of the wait its sender was not yet that far
     processor_s: processor time of one frame, mean; peak_bytes: of the whole run; memory: what it is made of
@@ -76,6 +77,11 @@ class Bench:
         return self.stream.period_s if self.stream else None
 
     @property
+    def latency_s(self) -> float:
+        """What a frame takes, in the mean of those that count: what predictions are of."""
+        return steady_s(self.latencies_s)
+
+    @property
     def median_s(self) -> float:
         """The middle latency."""
         return median(self.latencies_s)
@@ -93,9 +99,9 @@ class Bench:
     @staticmethod
     def from_trace(trace: Trace, stream: Trace | None = None) -> Bench:
         """The figures of a measured trace, wherever it was measured, and of a stream of frames."""
-        frames = range(len(trace.frames))
-        sums = {kind: _medians([trace.sums_s(k, kind) for k in frames]) for kind in (COMPUTE, WAIT, SEND)}
-        wires = _medians([_wires_s(trace, k) for k in frames])
+        frames = _counting(trace)
+        sums = {kind: _means([trace.sums_s(k, kind) for k in frames]) for kind in (COMPUTE, WAIT, SEND)}
+        wires = _means([_wires_s(trace, k) for k in frames])
         ranks = tuple(
             RankTimes(
                 rank=usage.rank,
@@ -150,6 +156,7 @@ class Bench:
     def to_json(self) -> str:
         """For ``--json``, without the trace."""
         body: dict[str, Any] = {
+            "latency_s": self.latency_s,
             "median_s": self.median_s,
             "min_s": self.min_s,
             "max_s": self.max_s,
@@ -242,6 +249,12 @@ def _wires_s(trace: Trace, frame: int) -> tuple[float, ...]:
     return tuple(sums.values())
 
 
-def _medians(by_frame: list[tuple[float, ...]]) -> list[float]:
+def _counting(trace: Trace) -> list[int]:
+    """Which frames count, by their latencies."""
+    latencies_s = trace.latencies_s
+    return sorted(range(len(latencies_s)), key=latencies_s.__getitem__)[counting(len(latencies_s))]
+
+
+def _means(by_frame: list[tuple[float, ...]]) -> list[float]:
     """Of each rank, in the order of ``trace.ranks``."""
-    return [median(seconds) for seconds in zip(*by_frame, strict=True)]
+    return [fmean(seconds) for seconds in zip(*by_frame, strict=True)]

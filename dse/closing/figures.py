@@ -97,7 +97,7 @@ def values(found: Bench) -> NDArray[np.float64]:
     metered = [e["energy_j"] for e in energies if e["source"] == MEASURED and e["energy_j"] is not None]
     energy = max(metered) if len(metered) == len(hosts) else np.nan
     memory = max(rank.peak_bytes for rank in found.ranks)
-    return np.array([found.median_s, energy, memory, found.period_s or np.nan], dtype=np.float64)
+    return np.array([found.latency_s, energy, memory, found.period_s or np.nan], dtype=np.float64)
 
 
 def _details(found: Bench) -> dict[str, Any]:

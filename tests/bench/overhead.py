@@ -135,7 +135,7 @@ def measure(bundle: Path, bytes_per_s: list[float]) -> Measured:
     plan, found = Plan.from_json((bundle / "plan.json").read_text()), bench(bundle, threads=1)
     busiest = max(rank.compute_s for rank in found.ranks)
     best, path = (critical_path_s(plan, found.trace, rate) for rate in bytes_per_s)
-    return Measured(found.median_s, path, best, _step_s(plan, found), found.period_s or 0.0, busiest)
+    return Measured(found.latency_s, path, best, _step_s(plan, found), found.period_s or 0.0, busiest)
 
 
 def _step_s(plan: Plan, found: Bench) -> float:

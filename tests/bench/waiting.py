@@ -4,7 +4,7 @@ blocking wait, in latency and processor time.
     python -m tests.bench.waiting [--cnn zoo:densenet121] [--ranks 2] [--frames 60] [--repeat 5]
 
 A network cut into stretches of about as many MACs, one a rank and one thread each: while one rank computes, all others
-wait. They take turns in the same run, each in its own copy of the bundle. Latency is the median of a frame alone,
+wait. They take turns in the same run, each in its own copy of the bundle. Latency is that of a frame alone,
 processor time that of all ranks over a frame. Ratios are medians over the turns.
 """
 
@@ -87,9 +87,9 @@ def report(found: dict[str, list[Bench]], base: str) -> None:
     """A line for each policy; ratios are to the one that is the base, turn by turn."""
     for name, turns in found.items():
         pairs = list(zip(turns, found[base], strict=True))
-        latency = median(a.median_s / b.median_s for a, b in pairs)
+        latency = median(a.latency_s / b.latency_s for a, b in pairs)
         processor = median(processor_s(a) / processor_s(b) for a, b in pairs)
-        milliseconds = [median(map(of, turns)) * 1e3 for of in (lambda b: b.median_s, wait_s, processor_s)]
+        milliseconds = [median(map(of, turns)) * 1e3 for of in (lambda b: b.latency_s, wait_s, processor_s)]
         print(
             "{:11} latency {:7.2f} ms (x {:.3f}), ranks wait {:7.2f} ms, processor time {:7.2f} ms (x {:.3f})".format(
                 name, milliseconds[0], latency, *milliseconds[1:], processor

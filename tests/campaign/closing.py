@@ -52,7 +52,7 @@ def compared(network: str, platform: Platform, rows: list[Row], asked: argparse.
     for turn in range(asked.turns):
         order = [(drawn, of_drawn), (found, of_found)]
         for mapping, times in order if turn % 2 else reversed(order):
-            times.append(1e3 * measured(cnn, platform, mapping, FRAMES, access).median_s)
+            times.append(1e3 * measured(cnn, platform, mapping, FRAMES, access).latency_s)
     ratio = median(b / a for a, b in zip(of_drawn, of_found, strict=True))
     return (
         f"{network:12} best of the campaign {median(of_drawn):7.2f} ms  of the search {median(of_found):7.2f} ms"

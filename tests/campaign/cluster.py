@@ -55,7 +55,7 @@ class Result(NamedTuple):
         verdict = f"{'the same' if self.passed else 'WRONG'} ({body['verification']['error']:.1e})"
         return (
             f"{self.testbed:17} {self.network:12} {len(peaks):5} {_ms(self.predicted.latency_s):>19} "
-            f"{_ms(body['median_s']):>9} {_ms(self.predicted.period_s):>18} {_ms(body['period_s']):>9} "
+            f"{_ms(body['latency_s']):>9} {_ms(self.predicted.period_s):>18} {_ms(body['period_s']):>9} "
             f"{_mb(self.predicted.memory_bytes):>23} {_mb(max(peaks)):>9}  {verdict}"
         )
 

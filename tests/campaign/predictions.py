@@ -90,7 +90,7 @@ def row(drawing: Drawing, platform: Platform, turn: int, number: int, asked: arg
     frames = max(LEAST, int(min(asked.frames, asked.seconds / slow_s)))
     load_1 = os.getloadavg()[0]
     whole = Mapping.whole(cnn.graph, [0] * len(cnn.graph.layers))
-    pace = measured(cnn, platform, whole, frames, access).median_s if asked.pace and way != ALONE else math.nan
+    pace = measured(cnn, platform, whole, frames, access).latency_s if asked.pace and way != ALONE else math.nan
     said = predicted(cnn, platform, mapping, frames, pace)
     found = measured(cnn, platform, mapping, frames, access)
     if asked.traces:
@@ -153,7 +153,7 @@ def _figures(price: Priced) -> list[float]:
 
 def _seen(found: Bench) -> list[float]:
     peaks = [rank.memory.without_input(rank.peak_bytes) for rank in found.ranks if rank.memory]
-    return [found.median_s, found.period_s or math.nan, max(peaks), sum(rank.compute_s for rank in found.ranks)]
+    return [found.latency_s, found.period_s or math.nan, max(peaks), sum(rank.compute_s for rank in found.ranks)]
 
 
 def unseen(network: str, platform: Path, folder: Path, access: Access) -> Platform:

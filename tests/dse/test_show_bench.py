@@ -49,6 +49,13 @@ def test_every_host_with_an_energy_or_a_reason_has_a_line() -> None:
     ]
 
 
+@pytest.mark.parametrize(("frames", "which"), [(2, "mean of 2"), (20, "mean of the middle 16 of 20")])
+def test_a_latency_says_which_frames_it_is_the_mean_of(frames: int, which: str) -> None:
+    spans = tuple((Span(WITHOUT.rank, COMPUTE, "s", 0, 0.5),) for _ in range(frames))
+    found = Bench.from_trace(Trace("measured", True, (WITHOUT,), spans))
+    assert any(line.startswith(f"b: latency of one frame 500.00 ms ({which}; min") for line in shown(found))
+
+
 def test_without_meters_and_watts_nothing_is_said_of_energy() -> None:
     assert not any("energy" in line for line in shown(bench(WITHOUT)))
 

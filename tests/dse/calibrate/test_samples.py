@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.calibrate.samples import Store, opened
-from model.samples import DISTURBED, SEGMENT, Footing, PartOf, Run, Sample, means_s, steady_s
+from model.samples import SEGMENT, Footing, PartOf, Run, Sample, means_s
 from runtime.errors import CleaveError
+from runtime.steady import steady_s
 from runtime.trace import Memory
 from tests.tiny_cnn import examples
 
@@ -94,14 +95,6 @@ def test_another_file_is_refused_and_left_alone(text: str, sentence: str, tmp_pa
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     with pytest.raises(CleaveError, match="cannot be written: No such file or directory"):
         reread(tmp_path / "no" / "s.jsonl")
-
-
-def test_one_disturbed_frame_of_ten_does_not_count_nor_the_fastest_and_those_that_come_again_do() -> None:
-    assert steady_s([1.0] * 9 + [1000.0]) == 1.0
-    assert steady_s([1.0, 1.0, 4.0]) == 2.0
-    assert steady_s([1.0, 3.0] * 10) == 2.0
-    assert steady_s([*range(20)]) == 9.5
-    assert DISTURBED == 0.1
 
 
 def test_times_of_segments_add_up_to_what_frames_take() -> None:
