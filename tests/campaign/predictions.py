@@ -3,7 +3,7 @@
     python -m tests.campaign.predictions --platform calibrated/local2.txt [--networks alexnet …] [--mappings 60]
                                          [--ranks 2 4] [--turns 3] [--frames 20] [--seconds S] [--pace]
                                          [--out rows.csv] [--traces FOLDER] [--plot FILE.png]
-                                         [--measured rows.csv] [--unseen]
+                                         [--measured rows.csv] [--unseen [--budget S]]
                                          [--key FILE --known-hosts FILE --python PATH]
 
 For each network so many mappings, in turn random (a device a layer), vertical (stretches of layers), hybrid (stretches,
@@ -18,7 +18,8 @@ one turn after the other, so that a machine that becomes slower does not favour 
 the median. ``--pace`` runs the network alone just before each mapping, and predicts the mapping also for processors of
 that pace, which says what is left of the error when the machine's changes of speed are taken out.
 ``--measured`` takes mappings and measurements of an earlier call and predicts them anew, by another calibration, say.
-``--unseen`` predicts each network by what the calibration measured of all other ones, from its ``samples.jsonl``.
+``--unseen`` predicts each network by what the calibration measured of all other ones, from its ``samples.jsonl``, with
+the ``--budget`` that it had; where the first network is left out, the next is put on devices a layer alone, now.
 """
 
 from __future__ import annotations
@@ -156,7 +157,7 @@ def _seen(found: Bench) -> list[float]:
     return [found.latency_s, found.period_s or math.nan, max(peaks), sum(rank.compute_s for rank in found.ranks)]
 
 
-def unseen(network: str, platform: Path, folder: Path, access: Access) -> Platform:
+def unseen(network: str, platform: Path, folder: Path, budget_s: float, access: Access) -> Platform:
     """The platform as the calibration would have it if it had not measured a network."""
     (sets,) = {tuple(load(d.coefficients).measured["networks"]) for d in Platform.from_file(str(platform)).devices}
     folder.mkdir()
@@ -164,7 +165,8 @@ def unseen(network: str, platform: Path, folder: Path, access: Access) -> Platfo
     cnns = [word for name in sets if name != network for word in ("--cnn", f"zoo:{name}")]
     key = ["--key", access.key] if access.key else []
     known = [word for file in access.known_hosts for word in ("--known-hosts", file)]
-    done("calibrate", *cnns, "--platform", platform, "--out", folder, *key, *known, "--python", access.python)
+    how = ["--platform", platform, "--budget", budget_s, "--python", access.python, *key, *known]
+    done("calibrate", *cnns, *how, "--out", folder)
     return Platform.from_file(str(folder / platform.name))
 
 
@@ -210,6 +212,7 @@ def main() -> None:
     parser.add_argument("--traces", type=Path, help="folder for traces, one file a measurement")
     parser.add_argument("--measured", type=Path, help="rows of an earlier call, to predict again")
     parser.add_argument("--unseen", action="store_true", help="each network by what was measured of the others")
+    parser.add_argument("--budget", type=float, default=20.0, help="of the calibration, with --unseen")
     parser.add_argument("--plot", type=Path, metavar="FILE.png")
     parser.add_argument("--key", type=Path)
     parser.add_argument("--known-hosts", type=Path, nargs="*", default=[])
@@ -227,7 +230,7 @@ def main() -> None:
     cnns = {name: read_cnn(f"zoo:{name}", [], False) for name in asked.networks}
     rows = [] if asked.measured else read(asked.out)
     with tempfile.TemporaryDirectory(prefix="cleave-") as folder:
-        of = {n: unseen(n, Path(asked.platform), Path(folder) / n, access) if asked.unseen else platform
+        of = {n: unseen(n, Path(asked.platform), Path(folder) / n, asked.budget, access) if asked.unseen else platform
               for n in cnns}  # fmt: skip
         if asked.measured:
             earlier = [r for r in read(asked.measured) if r.network in cnns]
