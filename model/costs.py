@@ -53,7 +53,7 @@ class CostArrays(NamedTuple):
           ``receive``, too
     rested: (D, 2) what a segment that has waited takes less: a PART of its seconds, so many at MOST
     gap: (D,) seconds of a device's link for a message
-    turn: (D,) seconds of a device for a frame of a stream besides segments and messages, unless it has all of it
+    turn: (D,) seconds of a device for a frame of a stream besides segments and messages
     attend: (D, D) seconds of a device for a byte while it leaves; take: (D, D) those of the receiver, if it computes,
             while it comes; stages: how many tasks a message has in ``model.simulation``, one less where all these are 0
     eager: (D, D) bytes of the largest message that leaves before its receiver is ready for it

@@ -16,7 +16,6 @@ from model.arrays import GraphArrays, ix
 from model.compiled import allocating, inlined, kernel
 from model.costs import CostArrays, Floats
 from model.lowering import Messages, Shards
-from model.seconds import turning
 from model.spending import COMMUNICATE, COMPUTE, Ledger, join, settle, spend, sum_of_rest
 
 
@@ -102,7 +101,7 @@ def busiest(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, 
             w.link[ix(c.enter[source, target])] += seconds
     busy = 0.0
     for device in range(len(c.pool)):
-        turn = turning(c, device, sent) if out.segments[device] > 0 else 0.0
+        turn = c.turn[device] if out.segments[device] > 0 else 0.0
         compute = out.account[device, COMPUTE] + w.rest[device]
         busy = max(busy, compute + out.account[device, COMMUNICATE] + turn)
     for link in range(c.links):

@@ -64,14 +64,6 @@ def unrested(c: CostArrays, device: int, seconds: float) -> float:
 
 
 @inlined
-def turning(c: CostArrays, device: int, sent: int) -> float:
-    """Of a device between two frames of a stream. sent: messages of a frame; without any the device has all of it, and
-    this is in what that was measured to take
-    """
-    return c.turn[ix(device)] if sent > 0 else 0.0
-
-
-@inlined
 def _beside(g: GraphArrays, s: Shards, c: CostArrays, task: int, device: int, since: int) -> float:
     """Seconds besides the work of a whole task: parts are put together, edges within the segment save something."""
     seconds = 0.0

@@ -20,7 +20,6 @@ from model.compiled import inlined, kernel
 from model.costs import PART, CostArrays
 from model.events import PLAIN
 from model.lowering import Messages, Shards
-from model.seconds import turning
 from model.simulation import ENTER, LEAVE, TICK_S, UNCOUNTABLE, Stage, build, countable, take_ticks, ticks
 from model.spending import Ledger, rest_saves, sum_of_rest
 
@@ -134,7 +133,7 @@ def _end_of_program(
 ) -> int:
     """The task that ends a device's frame, and what it lets go on; returns the number of edges so far."""
     t = w.tasks
-    t.duration[task] = w.taken[w.begin[device]] + ticks(turning(c, device, sent))
+    t.duration[task] = w.taken[w.begin[device]] + ticks(c.turn[device])
     t.resource[task] = t.lag[task] = -1
     t.needs[:, task] = 1
     t.first[task] = edge
