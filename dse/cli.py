@@ -175,7 +175,7 @@ def price(
         print_json(show_price.price_body(graph, cluster, result))
     else:
         show_price.price(console, graph, cluster, result)
-    show.warn_unlike(aside(as_json), cluster)
+    show.warn_unlike(aside(as_json), graph, cluster)
 
 
 app.command()(cli_simulate.simulate)

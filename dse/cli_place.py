@@ -28,6 +28,7 @@ from dse.place.split import MODES, SUM
 from dse.place.workload import Workload
 from dse.show_placed import Look
 from model import quantity
+from model.confidence import of_mapping
 from model.platform import Platform
 from runtime.errors import CleaveError
 from runtime.frames import save_text
@@ -174,7 +175,8 @@ def _place_cnn(of: OfCnn, objective: str, out: Path | None, as_json: bool) -> No
     else:
         show_placed.cnn(console, cnn, platform, found, seconds)
         show.line(console, f"use it: dse generate --mapping {out}" if out else "keep the mapping with --out FILE")
-    show.warn_unlike(aside(as_json), platform)
+        show.warn_expected(console, platform, of_mapping(cnn.graph, platform, found.mapping))
+    show.warn_unlike(aside(as_json), cnn.graph, platform)
 
 
 def _bar(stack: ExitStack, what: str) -> Callable[[int, int, str], None]:

@@ -93,7 +93,7 @@ def simulate(
     if picture:
         _draw(picture, script, cluster, look, predicted)
     print_json(show_simulated.body(look)) if as_json else show_simulated.simulated(console, look)
-    show.warn_unlike(aside(as_json), cluster)
+    show.warn_unlike(aside(as_json), graph, cluster)
 
 
 def _measured(file: Path, predicted: Trace) -> Bench:

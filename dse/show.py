@@ -17,6 +17,7 @@ from dse.results import UNITS, shown
 from dse.run import Coding, Outcome
 from dse.search import Settings
 from model import boxes, coefficients
+from model.confidence import untold
 from model.graph import Graph
 from model.platform import Platform
 from runtime.bench import STOLEN, Bench
@@ -89,7 +90,7 @@ def announce(console: Console, graph: Graph, cluster: Platform, coding: Coding, 
     line(console, f"{cluster.name}: {len(cluster.devices)} devices on {len(cluster.hosts)} hosts")
     line(console, f"NSGA-II, {coding.kind} chromosome{splits}, population {settings.population}, "
          f"{settings.generations} generations, seed {settings.seed}")  # fmt: skip
-    warn_unlike(console, cluster)
+    warn_unlike(console, graph, cluster)
 
 
 def uncalibrated(cluster: Platform) -> list[str]:
@@ -105,11 +106,15 @@ def warn_uncalibrated(console: Console, cluster: Platform) -> None:
              "good for comparing mappings, not as promises.")  # fmt: skip
 
 
-def warn_unlike(console: Console, cluster: Platform) -> None:
-    """Coefficients that were measured of something else are said to be, as far as that is known here."""
+def warn_unlike(console: Console, graph: Graph, cluster: Platform) -> None:
+    """Coefficients that were measured of something else are said to be, as far as that is known here, and what of a
+    network is like nothing that was measured."""
     text = provenance.warning(provenance.unlike(cluster, provenance.here(cluster)))
     if text:
         line(console, text)
+    if unknown := untold(graph, cluster):
+        line(console, f"No layer like {', '.join(unknown)} of {graph.name} was calibrated, so nobody knows how far "
+             "times may be off. Go on with the calibration, with --cnn for this network, too.")  # fmt: skip
 
 
 def warn_expected(console: Console, cluster: Platform, error: float | None) -> None:

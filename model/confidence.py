@@ -12,6 +12,9 @@ from model.platform import Platform
 from model.priced import Priced, priced
 from model.signature import signature
 
+FEW = 1.0
+"""Relative error of a layer of whose like calibration has measured some, but too few to tell one: all of its time."""
+
 
 def of_mapping(graph: Graph, platform: Platform, mapping: Mapping) -> float | None:
     """``expected_error`` of a checked mapping."""
@@ -23,7 +26,7 @@ def expected_error(graph: Graph, platform: Platform, found: Priced) -> float | N
     """Relative error to expect of what a mapping computes, and so of its latency and period; None: unknown.
 
     Each layer's error by its part of the time, as if all were off in the same direction. Of layers that were measured
-    it is that of the network's frames, of others that of their kind, held out.
+    it is that of the network's frames, of others that of their kind, held out, or ``FEW``.
     """
     first, s, sums = found.g.n_inputs, found.shards, np.zeros(2)
     for layer in graph.layers:
@@ -37,7 +40,20 @@ def expected_error(graph: Graph, platform: Platform, found: Priced) -> float | N
     return float(sums[0] / sums[1]) if sums[1] else None
 
 
+def untold(graph: Graph, platform: Platform) -> tuple[str, ...]:
+    """Operators of a network of which calibration has not measured any layer on some device.
+
+    What these take is a guess, and so predictions with them have no error to expect.
+    """
+    sets = {(d.coefficients, d.unit): coefficients.load(d.coefficients) for d in platform.devices}
+    units = [found.unit(unit) for (_, unit), found in sets.items() if found.calibrated]
+    layers = [layer for layer in graph.layers if any(_error(graph, layer, unit) is None for unit in units)]
+    return tuple(dict.fromkeys(layer.op for layer in layers))
+
+
 def _error(graph: Graph, layer: Layer, unit: UnitCost) -> float | None:
     if unit.kernels and signature(graph, layer) in unit.kernels:
         return unit.frame_error(graph.name)
-    return unit.layers[layer_kinds.kind(graph, layer)].error
+    error = unit.layers[layer_kinds.kind(graph, layer)].error
+    few = error is None and any(kernel.op == layer.op for kernel in unit.kernels.values())
+    return FEW if few else error

@@ -9,7 +9,7 @@ import pytest
 
 from model import coefficients
 from model.coefficients import Kernel, UnitCost
-from model.confidence import expected_error, of_mapping
+from model.confidence import FEW, expected_error, of_mapping, untold
 from model.graph import Graph
 from model.mapping import Mapping
 from model.platform import Platform
@@ -56,3 +56,23 @@ def test_of_figures_that_nobody_measured_no_error_is_known(tmp_path: Path, graph
     mapping = Mapping.whole(graph, [0] * 6)
     assert of_mapping(graph, platform(1), mapping) is None
     assert expected_error(graph, platform(1), priced(graph, platform(1), mapping)) is None
+
+
+@pytest.mark.parametrize("known", [0, 5, 6])
+def test_layers_unlike_all_that_was_measured_are_told(tmp_path: Path, graph: Graph, known: int) -> None:
+    """By their operators; one of which another layer was measured is expected to be off by all of its time."""
+    cluster, mapping = calibrated(tmp_path, graph, platform(2), known), Mapping.whole(graph, [0] * 6)
+    assert untold(graph, cluster) == ()
+    path = Path(cluster.devices[0].coefficients)
+    found = coefficients.load(str(path))
+    units = {
+        name: replace(unit, layers={kind: replace(cost, error=None) for kind, cost in unit.layers.items()})
+        for name, unit in found.units.items()
+    }
+    path.write_text(replace(found, units=units).to_json())
+    ops = [layer.op for layer in graph.layers]
+    unlike = dict.fromkeys(op for op in ops[known:] if op not in ops[:known])
+    assert untold(graph, cluster) == tuple(unlike)
+    error = expected_error(graph, cluster, priced(graph, cluster, mapping))
+    assert error == (None if unlike else pytest.approx((known * MEASURED + (6 - known) * FEW) / 6))
+    assert untold(graph, platform(2)) == ()  # of figures that nobody measured all is unknown, and another line says so
