@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from model.platform import Platform
 from runtime.bench import STOLEN, Bench
 from runtime.infer import Answer
 from runtime.plan import Plan, Recv, Send
-from runtime.steady import counting
+from runtime.steady import counted
 from runtime.trace import ESTIMATE
 
 
@@ -224,7 +225,7 @@ def bench(console: Console, bundle: Path, found: Bench) -> None:
     console.print(table(headers, times, text=2))
     _memory(console, found)
     line(console, "")
-    line(console, f"{bundle}: latency of one frame {found.latency_s * 1e3:.2f} ms ({_frames(len(found.latencies_s))}; "
+    line(console, f"{bundle}: latency of one frame {found.latency_s * 1e3:.2f} ms ({_frames(found.latencies_s)}; "
          f"min {found.min_s * 1e3:.2f}, max {found.max_s * 1e3:.2f})")  # fmt: skip
     if any(r.clock_uncertainty_s for r in found.ranks):
         apart = max(r.clock_uncertainty_s for r in found.ranks)
@@ -240,10 +241,10 @@ def bench(console: Console, bundle: Path, found: Bench) -> None:
         )
 
 
-def _frames(count: int) -> str:
-    """Which of so many frames a latency is the mean of."""
-    counted = len(range(count)[counting(count)])
-    return f"mean of the middle {counted} of {count}" if counted < count else f"mean of {count}"
+def _frames(latencies_s: Sequence[float]) -> str:
+    """Which frames a latency is the mean of."""
+    count, of = len(counted(latencies_s)), len(latencies_s)
+    return f"mean of the middle {count} of {of}" if count < of else f"mean of {of}"
 
 
 def _memory(console: Console, found: Bench) -> None:

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from model.least_squares import Floats
-from runtime.steady import counting, steady_s
+from runtime.steady import counted, steady_s
 from runtime.trace import Memory
 
 SEGMENT = "segment"
@@ -75,8 +75,7 @@ def means_s(samples: Sequence[Sample]) -> Floats:
     if not samples:
         return np.zeros(0)
     times = np.array([s.times_s for s in samples])
-    frames = np.argsort(times.sum(axis=0), kind="stable")[counting(times.shape[1])]
-    return np.asarray(times[:, frames].mean(axis=1))
+    return np.asarray(times[:, counted(times.sum(axis=0))].mean(axis=1))
 
 
 def scatter_s(samples: Sequence[Sample]) -> float:

@@ -16,7 +16,7 @@ from runtime.images import PLAIN, Pixels
 from runtime.infer import asked
 from runtime.launch import read_plan, run
 from runtime.options import Options
-from runtime.steady import counting, steady_s
+from runtime.steady import counted, steady_s
 from runtime.trace import COMPUTE, SEND, WAIT, Memory, Trace, Usage
 from runtime.transfers import transfers
 
@@ -99,7 +99,7 @@ class Bench:
     @staticmethod
     def from_trace(trace: Trace, stream: Trace | None = None) -> Bench:
         """The figures of a measured trace, wherever it was measured, and of a stream of frames."""
-        frames = _counting(trace)
+        frames = counted(trace.latencies_s)
         sums = {kind: _means([trace.sums_s(k, kind) for k in frames]) for kind in (COMPUTE, WAIT, SEND)}
         wires = _means([_wires_s(trace, k) for k in frames])
         ranks = tuple(
@@ -247,12 +247,6 @@ def _wires_s(trace: Trace, frame: int) -> tuple[float, ...]:
     for message in transfers(trace.frames[frame]):
         sums[message.wait.rank] += message.wire_s
     return tuple(sums.values())
-
-
-def _counting(trace: Trace) -> list[int]:
-    """Which frames count, by their latencies."""
-    latencies_s = trace.latencies_s
-    return sorted(range(len(latencies_s)), key=latencies_s.__getitem__)[counting(len(latencies_s))]
 
 
 def _means(by_frame: list[tuple[float, ...]]) -> list[float]:

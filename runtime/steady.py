@@ -14,14 +14,14 @@ def steady_s(times_s: Sequence[float]) -> float:
     Not the median: a device whose share of a processor is limited stands still now and then, which is part of its
     speed, but of few frames. And not the mean of all, which one frame that another program disturbs can change much.
     """
-    counted = sorted(times_s)[counting(len(times_s))]
-    return sum(counted) / len(counted)
+    frames = counted(times_s)
+    return sum(times_s[frame] for frame in frames) / len(frames)
 
 
-def counting(frames: int) -> slice:
-    """Which of so many frames count, from the fastest to the slowest.
+def counted(times_s: Sequence[float]) -> list[int]:
+    """Which frames count, by what each takes, from the fastest to the slowest.
 
     As many are left out at either end: what is left is neither too fast nor too slow.
     """
-    out = int(frames * DISTURBED)
-    return slice(out, frames - out)
+    out = int(len(times_s) * DISTURBED)
+    return sorted(range(len(times_s)), key=times_s.__getitem__)[out : len(times_s) - out]
