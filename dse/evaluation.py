@@ -11,8 +11,8 @@ from model import pricing, simulation, spending, streaming
 from model.arrays import GraphArrays, Ints
 from model.compiled import inlined, on_all_cores, released
 from model.costs import CostArrays
+from model.ledger import COMPUTE, ENERGY, MEMORY, Ledger, ledger
 from model.lowering import Messages, Room, Shards, lower, messages, room
-from model.spending import COMPUTE, ENERGY, MEMORY, Ledger
 from runtime.bench import FRAMES, WARMUP
 
 OBJECTIVES = ("latency_s", "energy_j", "memory_bytes", "period_s")
@@ -83,7 +83,7 @@ def _evaluate(
     found: traits are asked for where it has rows
     """
     shards, work = room_for_shards(most), scratch(g, coding)
-    sent, book, desk = messages(size), spending.ledger(size), pricing.desk(costs)
+    sent, book, desk = messages(size), ledger(size), pricing.desk(costs)
     stage = simulation.stage(size, costs, frames)
     for i in range(first, last):
         decode(g, coding, genes[i], shards, work)

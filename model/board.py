@@ -19,7 +19,8 @@ from model.costs import PART, CostArrays, Floats
 from model.events import Tasks
 from model.history import History, Log, link, put, take_out
 from model.lowering import Messages, Room, Shards, messages
-from model.seconds import begins_rested, seconds_of, share_of, unrested
+from model.rest import begins_rested, unrested
+from model.seconds import seconds_of, share_of
 from model.simulation import ATTEND, SEND, ticks, wake_ticks
 
 READER, WRITER, DIRTY, CHANGE, TASK, KIND, COUNT, SPENT = range(8)

@@ -10,10 +10,10 @@ import numpy as np
 from model.costs import WATTS, CostArrays, links, own_rate
 from model.critical import Stretch
 from model.platform import Platform
+from model.rest import tired
 from model.script import Script
 from model.simulated import END, SEGMENT, Events, play
 from model.simulation import ATTEND, ENTER, LEAVE, SEND, TICK_S
-from model.spending import tired
 
 COMPUTE, RECEIVE, HAND_OVER, TRANSFER, LATENCY = "compute", "receive", "hand over", "transfer", "latency"
 REST, TURN = "rest", "turn"

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from model import spending
 from model.arrays import GraphArrays, arrays
 from model.costs import CostArrays, costs
 from model.graph import Graph
+from model.ledger import Ledger, ledger
 from model.lowering import Messages, Room, Shards, lowered, room, shards_of
 from model.mapping import Mapping
 from model.platform import Platform
@@ -24,7 +24,7 @@ class Case:
     messages: Messages
     costs: CostArrays
     size: Room
-    ledger: spending.Ledger
+    ledger: Ledger
 
     @staticmethod
     def of(graph: Graph, platform: Platform, mapping: Mapping) -> Case:
@@ -33,7 +33,7 @@ class Case:
         shards = shards_of(g, mapping)
         messages = lowered(g, shards, len(platform.devices))
         size = room(g, np.diff(shards.ptr).astype(np.int64), len(platform.devices))
-        return Case(g, shards, messages, costs(graph, g, platform), size, spending.ledger(size))
+        return Case(g, shards, messages, costs(graph, g, platform), size, ledger(size))
 
     @property
     def sent(self) -> int:
@@ -42,7 +42,7 @@ class Case:
 
     def at(self, costs: CostArrays) -> Case:
         """The same at other costs, with a ledger of its own."""
-        return replace(self, costs=costs, ledger=spending.ledger(self.size))
+        return replace(self, costs=costs, ledger=ledger(self.size))
 
     def share(self, task: int, shard: int) -> float:
         """The part of its task's work that a shard does."""

@@ -14,7 +14,7 @@ from model.samples import PartOf
 
 @dataclass(frozen=True)
 class Held:
-    """Bytes of weights on a device. by_kind: of layers, or their parts; opening_bytes: see ``spending.OPENING``"""
+    """Bytes of weights on a device. by_kind: of layers, or their parts; opening_bytes: see ``ledger.OPENING``"""
 
     by_kind: dict[str, float]
     opening_bytes: float

@@ -6,11 +6,12 @@ import numpy as np
 
 from model.alive import levels
 from model.costs import ACTIVE, BUFFER, PASS, RANK, links
+from model.ledger import BUFFERS, MEMORY, PASSED
 from model.platform import Platform
 from model.script import Script
 from model.simulated import Events, used
 from model.simulation import TICK_S
-from model.spending import BUFFERS, MEMORY, PASSED, above
+from model.spending import above
 from runtime.perfetto import Bar, Panel
 from runtime.trace import PREDICTED
 

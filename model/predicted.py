@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from model.ledger import ENERGY, MEMORY
 from model.script import Script
 from model.simulated import END, Events
 from model.simulation import ENTER, TICK_S
-from model.spending import ENERGY, MEMORY
 from runtime.plan import RankPlan, Recv, Run, Send, Step
 from runtime.trace import COMPUTE, ESTIMATE, PREDICTED, SEND, WAIT, Span, Trace, Usage
 

@@ -11,6 +11,7 @@ from model import pricing, spending
 from model.arrays import GraphArrays
 from model.case import Case
 from model.graph import Graph
+from model.ledger import ACTIVATIONS, BUFFERS, COMMUNICATE, COMPUTE, ENERGY, MEMORY, PASSED, WAIT, WEIGHTS, Ledger
 from model.lowering import Messages, Shards
 from model.mapping import Mapping
 from model.platform import Platform
@@ -23,7 +24,7 @@ class Priced:
     latency_s: one frame alone; period_s: between frames of a steady pipeline
     energy_j, memory_bytes: the largest of any device
     fits: every memory pool holds what its devices need
-    account: (D, COLUMNS) per device, columns as named in ``model.spending``
+    account: (D, COLUMNS) per device, columns as named in ``model.ledger``
     """
 
     latency_s: float
@@ -35,7 +36,7 @@ class Priced:
     g: GraphArrays
     shards: Shards
     messages: Messages
-    ledger: spending.Ledger
+    ledger: Ledger
 
     def devices(self, platform: Platform) -> list[dict[str, Any]]:
         """One row for each device that takes part, SI units."""
@@ -43,17 +44,17 @@ class Priced:
         return [
             {
                 "device": device.name,
-                "compute_s": a[d, spending.COMPUTE],
-                "communicate_s": a[d, spending.COMMUNICATE],
-                "wait_s": a[d, spending.WAIT],
-                "energy_j": a[d, spending.ENERGY],
-                "weights_bytes": a[d, spending.WEIGHTS],
-                "activations_bytes": a[d, spending.ACTIVATIONS],
-                "buffers_bytes": a[d, spending.BUFFERS] + a[d, spending.PASSED],
-                "memory_bytes": a[d, spending.MEMORY],
+                "compute_s": a[d, COMPUTE],
+                "communicate_s": a[d, COMMUNICATE],
+                "wait_s": a[d, WAIT],
+                "energy_j": a[d, ENERGY],
+                "weights_bytes": a[d, WEIGHTS],
+                "activations_bytes": a[d, ACTIVATIONS],
+                "buffers_bytes": a[d, BUFFERS] + a[d, PASSED],
+                "memory_bytes": a[d, MEMORY],
             }
             for d, device in enumerate(platform.devices)
-            if a[d, spending.MEMORY] > 0
+            if a[d, MEMORY] > 0
         ]
 
 
@@ -70,8 +71,8 @@ def booked(case: Case, latency_s: float, period_s: float) -> Priced:
     return Priced(
         latency_s=float(latency_s),
         period_s=float(period_s),
-        energy_j=float(book.account[:, spending.ENERGY].max()),
-        memory_bytes=float(book.account[:, spending.MEMORY].max()),
+        energy_j=float(book.account[:, ENERGY].max()),
+        memory_bytes=float(book.account[:, MEMORY].max()),
         fits=bool(spending.excess(case.costs, book) <= 0),
         account=book.account,
         g=case.g,

@@ -15,8 +15,10 @@ import numpy as np
 from model.arrays import GraphArrays, ix
 from model.compiled import allocating, inlined, kernel
 from model.costs import CostArrays, Floats
+from model.ledger import COMMUNICATE, COMPUTE, Ledger
 from model.lowering import Messages, Shards
-from model.spending import COMMUNICATE, COMPUTE, Ledger, join, settle, spend, sum_of_rest
+from model.rest import sum_of_rest
+from model.spending import join, settle, spend
 
 
 class Desk(NamedTuple):

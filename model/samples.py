@@ -99,7 +99,7 @@ class Footing:
     peak_bytes, memory: resident, as the rank itself says
     processor_s:   processor time of a frame, mean
     weights_of:    of ``weights_bytes`` those of each kind of layer; empty: unknown
-    opening_bytes: weights that are there twice while sessions are opened, see ``spending.OPENING``
+    opening_bytes: weights that are there twice while sessions are opened, see ``ledger.OPENING``
     stream_s:      of a frame of a stream, in which it computes; None: there was none
     energy_j, energy_time_s: what a meter says that its host took for a frame, and in how long; None: none was read
     """

@@ -5,8 +5,9 @@ from __future__ import annotations
 from model import boxes, relayout
 from model.arrays import GraphArrays, ix
 from model.compiled import inlined
-from model.costs import GAIN, JOIN, KEPT, MOST, PART, SPLIT, WHOLE, CostArrays
+from model.costs import GAIN, JOIN, KEPT, SPLIT, WHOLE, CostArrays
 from model.lowering import Shards, alone
+from model.rest import saved, unrested
 
 
 @inlined
@@ -30,7 +31,7 @@ def seconds_of(
     """What a shard with a share of a task adds to the ``spent`` seconds of a segment that began with shard ``since``.
 
     See ``model.segment_time``: less than 0 where it saves what was made before it more than it takes, but never more
-    than was spent. rested: see ``begins_rested``
+    than was spent. rested: see ``rest.begins_rested``
     """
     before = unrested(c, device, spent) if rested else spent
     work = c.work[ix(task), ix(device)]
@@ -41,26 +42,6 @@ def seconds_of(
     if len(c.beside) > 0:
         seconds = max(-before, seconds + share * _beside(g, s, c, task, device, since))
     return seconds - saved(c, device, before + seconds) + saved(c, device, before) if rested else seconds
-
-
-@inlined
-def begins_rested(g: GraphArrays, s: Shards, device: int, waits: bool, first: bool) -> bool:
-    """Whether a device has rested before a segment: it waits for messages, or it is the first one of a frame, and some
-    other device ends the frame before.
-    """
-    return waits or (first and s.device[s.ptr[ix(len(g.size) - 1)]] != device)
-
-
-@inlined
-def saved(c: CostArrays, device: int, seconds: float) -> float:
-    """What a segment of so many seconds takes less where it has waited."""
-    return min(c.rested[ix(device), PART] * seconds, c.rested[ix(device), MOST])
-
-
-@inlined
-def unrested(c: CostArrays, device: int, seconds: float) -> float:
-    """What a segment that has waited would take, had it not. seconds: that it takes"""
-    return min(seconds / (1 - c.rested[ix(device), PART]), seconds + c.rested[ix(device), MOST])
 
 
 @inlined

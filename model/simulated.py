@@ -16,8 +16,8 @@ from model.graph import Graph
 from model.mapping import Mapping
 from model.platform import Platform
 from model.priced import Priced, booked, priced
+from model.rest import rest_saves
 from model.simulation import ATTEND, ENTER, LEAVE, LONGEST_S, SEND, TICK_S, Stage
-from model.spending import rest_saves
 from runtime.errors import CleaveError
 
 SEGMENT, END = ATTEND + 1, ATTEND + 2

@@ -24,8 +24,10 @@ from model.arrays import GraphArrays, Ints, ix
 from model.compiled import allocating, inlined, kernel
 from model.costs import PART, CostArrays, Floats
 from model.events import PLAIN, State, Tasks, Times
+from model.ledger import COMMUNICATE, COMPUTE, Ledger
 from model.lowering import Messages, Room, Shards
-from model.spending import COMMUNICATE, COMPUTE, Ledger, join, settle, spend, tired
+from model.rest import tired
+from model.spending import join, settle, spend
 
 TICK_S, TICKS = 1e-15, 1e15
 """Seconds of a tick, ticks of a second."""

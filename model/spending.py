@@ -6,13 +6,11 @@ Time follows Eq. 4.7, communication Eq. 4.8, memory Eq. 4.9, energy Eq. 4.10. Wh
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from model import boxes
 from model.arrays import GraphArrays, Ints, ix
-from model.compiled import allocating, inlined, kernel
+from model.compiled import inlined, kernel
 from model.costs import (
     ACTIVE,
     BUFFER,
@@ -29,77 +27,23 @@ from model.costs import (
     Floats,
 )
 from model.layer_kinds import COPIES
-from model.lowering import Messages, Room, Shards, alone
-from model.seconds import begins_rested, seconds_of, share_of, unrested
-
-COMPUTE, COMMUNICATE, WAIT, ENERGY, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY, OPENING, PASSED = range(10)
-"""Columns of an account: seconds, seconds, seconds, joules, bytes; OPENING: weights that are there twice while sessions
-are opened, as far as what is opened later does not take their place: all that a session rebuilds and what that takes,
-or the largest that it copies from the file. PASSED: what is passed on from segment to segment of a device, and its
-inputs, as far as it is not in a message's buffer; 0 where nobody knows what that holds."""
-COLUMNS = 10
-FRESH = -2
-
-
-class Ledger(NamedTuple):
-    """What a price is made of. ``S`` shards, ``M`` messages, ``D`` devices; seconds from the start of the frame.
-
-    seconds: (S,) that a shard takes; size: (M,) bytes of a message
-    reader: (M,) the first shard that waits for a message; begins: (S,) 1 where a segment begins (``model.planning``);
-            rested: (S,) 1 where its device has waited before it, see ``begins_rested``
-    start, stop: (S,) of a shard; depart, arrive: (M,) of a message
-    account: (D, COLUMNS) what each device spends, see the column names
-    segments: (D,) how many
-    alive: (D,) bytes held; since: (D,) shard that the open segment began with, -1: there is none, FRESH: nor was any
-           layer before; spent: (D,) its seconds so far; largest, rebuilt, relaid: (D,) bytes of its largest weights, of
-           those that are rebuilt, and of the largest of these; kept: (S,) 1 where what a shard makes is in a buffer
-           (scratch)
-    """
-
-    seconds: Floats
-    size: Floats
-    reader: Ints
-    begins: Ints
-    rested: Ints
-    start: Floats
-    stop: Floats
-    depart: Floats
-    arrive: Floats
-    account: Floats
-    segments: Ints
-    alive: Floats
-    since: Ints
-    spent: Floats
-    largest: Floats
-    rebuilt: Floats
-    relaid: Floats
-    kept: Ints
-
-
-@allocating()
-def ledger(r: Room) -> Ledger:
-    """Room for prices of mappings as large as ``r`` says."""
-    i = np.int32
-    return Ledger(
-        np.zeros(r.shards),
-        np.zeros(r.messages),
-        np.zeros(r.messages, i),
-        np.zeros(r.shards, i),
-        np.zeros(r.shards, i),
-        np.zeros(r.shards),
-        np.zeros(r.shards),
-        np.zeros(r.messages),
-        np.zeros(r.messages),
-        np.zeros((r.devices, COLUMNS)),
-        np.zeros(r.devices, i),
-        np.zeros(r.devices),
-        np.zeros(r.devices, i),
-        np.zeros(r.devices),
-        np.zeros(r.devices),
-        np.zeros(r.devices),
-        np.zeros(r.devices),
-        np.zeros(r.shards, i),
-    )
+from model.ledger import (
+    ACTIVATIONS,
+    BUFFERS,
+    COMMUNICATE,
+    COMPUTE,
+    ENERGY,
+    FRESH,
+    MEMORY,
+    OPENING,
+    PASSED,
+    WAIT,
+    WEIGHTS,
+    Ledger,
+)
+from model.lowering import Messages, Shards, alone
+from model.rest import begins_rested
+from model.seconds import seconds_of, share_of
 
 
 @kernel()
@@ -283,33 +227,6 @@ def join(m: Messages, out: Ledger, shard: int, device: int, free: float) -> floa
     if m.pieces[ix(shard)] > 1:
         out.account[device, WAIT] += last - min(last, max(first, free))
     return last
-
-
-@inlined
-def tired(c: CostArrays, out: Ledger, shard: int, device: int) -> float:
-    """Seconds that a shard would take had its segment not rested. Shards come in order, from the first on."""
-    if out.begins[ix(shard)]:
-        out.since[device], out.spent[device] = shard, 0.0
-    if not out.rested[ix(out.since[device])]:
-        return out.seconds[ix(shard)]
-    before = out.spent[device]
-    out.spent[device] += out.seconds[ix(shard)]
-    return unrested(c, device, out.spent[device]) - unrested(c, device, before)
-
-
-@inlined
-def rest_saves(c: CostArrays, out: Ledger, shard: int, device: int) -> float:
-    """Seconds that a shard takes less because its segment has rested; as ``tired``."""
-    return tired(c, out, shard, device) - out.seconds[ix(shard)]
-
-
-@inlined
-def sum_of_rest(s: Shards, c: CostArrays, out: Ledger, shards: int, saves: Floats) -> None:
-    """Fill in what each device saves of a frame by rest, (D,) seconds."""
-    saves[:] = 0
-    for shard in range(shards):
-        here = ix(s.device[ix(shard)])
-        saves[here] += rest_saves(c, out, shard, here)
 
 
 @kernel()

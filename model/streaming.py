@@ -19,9 +19,10 @@ from model.arrays import GraphArrays, ix
 from model.compiled import inlined, kernel
 from model.costs import PART, CostArrays
 from model.events import PLAIN
+from model.ledger import Ledger
 from model.lowering import Messages, Shards
+from model.rest import rest_saves, sum_of_rest
 from model.simulation import ENTER, LEAVE, TICK_S, UNCOUNTABLE, Stage, build, countable, take_ticks, ticks
-from model.spending import Ledger, rest_saves, sum_of_rest
 
 
 @kernel()

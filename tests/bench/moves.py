@@ -21,17 +21,17 @@ import numpy as np
 from dse.chromosomes import Chromosome
 from dse.inputs import read_cnn
 from dse.run import Coding, prepare
-from model import moves, simulation, spending
+from model import moves, simulation
 from model.arrays import GraphArrays, Ints
 from model.board import Board
 from model.boxes import CHANNELS
 from model.compiled import kernel
 from model.costs import CostArrays, Floats, whole_s
+from model.ledger import Ledger, ledger
 from model.lowering import Messages, Room, Shards, lower, messages, place_ends, room, shards_of
 from model.mapping import Mapping, Shard
 from model.platform import Platform
 from model.simulation import Stage
-from model.spending import Ledger
 
 START = ("vertical", "hybrid 2", "hybrid 4", "contiguous")
 """Mappings that moves begin at: a random device for each layer, random chromosomes, a pipeline."""
@@ -140,7 +140,7 @@ def measure(
         rng = np.random.default_rng(seed)
         shards = shards_of(g, mapping(start, chromosomes, c, rng))
         warm, case = (Case(g, c, shards, count, rng) for _ in range(2))
-        room_for_all = messages(case.r), spending.ledger(case.r), simulation.stage(case.r, c, 1)
+        room_for_all = messages(case.r), ledger(case.r), simulation.stage(case.r, c, 1)
         b = moves.board(g, c, case.most, shards)
         all_us, wanted = timed(lambda of, desk=room_for_all: of.full(*desk), warm, case)
         us, got = timed(lambda of, b=b: of.delta(b), warm, case)

@@ -47,12 +47,12 @@ from model.case import Case
 from model.coefficients import load
 from model.confidence import expected_error
 from model.graph import Graph
+from model.ledger import COMPUTE, MEMORY
 from model.mapping import Mapping
 from model.platform import Platform
 from model.priced import Priced, booked, priced
 from model.simulated import Events, play
 from model.simulation import TICK_S
-from model.spending import COMPUTE, MEMORY
 from runtime.bench import TRIES, WARMUP, Bench, bench
 from runtime.deploy.session import OWN_KEY
 from runtime.errors import CleaveError

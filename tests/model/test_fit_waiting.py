@@ -22,6 +22,7 @@ from model.fit_stream import fit_stream
 from model.fit_waiting import Waiting, Wires, fit_waiting
 from model.graph import Graph, Tensor
 from model.held_weights import Weights
+from model.ledger import ACTIVATIONS, BUFFERS, COMPUTE, MEMORY, OPENING, PASSED, WEIGHTS
 from model.link_fit import fit as fit_links
 from model.load import load
 from model.mapping import Mapping, extent
@@ -34,7 +35,7 @@ from model.samples import Arrival, Footing, PartOf, Run, Sample
 from model.script import Script
 from model.segment_time import Clock, Network
 from model.simulated import simulated
-from model.spending import ACTIVATIONS, BUFFERS, COMPUTE, MEMORY, OPENING, PASSED, WEIGHTS, spend
+from model.spending import spend
 from runtime.trace import Memory
 from tests.model.test_link_fit import TYPES, Truth
 from tests.tiny_cnn import graph_of, random_mapping, six_layers

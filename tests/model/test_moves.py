@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model import moves, simulation, spending
+from model import moves, simulation
 from model.arrays import GraphArrays, arrays
 from model.boxes import KINDS
 from model.costs import JOIN, CostArrays, costs
 from model.graph import Graph
+from model.ledger import ledger
 from model.lowering import Shards, lowered, room, shards_of
 from model.mapping import Mapping, Shard
 from runtime.errors import CleaveError
@@ -68,7 +69,7 @@ def latency(g: GraphArrays, c: CostArrays, s: Shards) -> float:
     """All of it: lowered, made tasks of, simulated."""
     r = room(g, np.diff(s.ptr).astype(np.int64), DEVICES)
     m = lowered(g, s, DEVICES)
-    return float(simulation.simulate(g, s, m, c, spending.ledger(r), simulation.stage(r, c, 1)))
+    return float(simulation.simulate(g, s, m, c, ledger(r), simulation.stage(r, c, 1)))
 
 
 def rows_of(s: Shards, task: int) -> tuple[np.ndarray, ...]:

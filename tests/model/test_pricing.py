@@ -18,11 +18,11 @@ from model import layer_kinds, spending
 from model.arrays import arrays
 from model.costs import costs
 from model.graph import Graph
+from model.ledger import ACTIVATIONS, BUFFERS, COMMUNICATE, COMPUTE, ENERGY, MEMORY, WAIT, WEIGHTS
 from model.load import load
 from model.mapping import Mapping, Shard
 from model.platform import Platform
 from model.priced import Priced, priced
-from model.spending import ACTIVATIONS, BUFFERS, COMMUNICATE, COMPUTE, ENERGY, MEMORY, WAIT, WEIGHTS
 from runtime.errors import CleaveError
 from tests.reference.table2 import TABLE2, _priced
 from tests.tiny_cnn import examples, graph_of, network, node, random_mapping, six_layers, weight

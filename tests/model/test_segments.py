@@ -19,13 +19,14 @@ from model.case import Case
 from model.coefficients import Kernel, UnitCost
 from model.graph import Graph
 from model.layer_kinds import PARTNERS
+from model.ledger import COMPUTE, MEMORY
 from model.planning import plan
 from model.platform import Platform
 from model.priced import priced
 from model.samples import PartOf
 from model.segment_time import Clock, Network
 from model.signature import signatures
-from model.spending import COMPUTE, MEMORY, settle, spend
+from model.spending import settle, spend
 from runtime.plan import RankPlan, Recv, Run, Send, Step
 from tests.tiny_cnn import branches, by_blocks, examples, graph_of, platform, random_mapping, six_layers
 

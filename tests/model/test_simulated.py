@@ -33,6 +33,7 @@ from model.bounds import (
 from model.costs import whole_s
 from model.critical import Causes
 from model.graph import Graph
+from model.ledger import ACTIVATIONS
 from model.mapping import Mapping
 from model.platform import Platform
 from model.predicted import REST, traces
@@ -40,7 +41,6 @@ from model.priced import priced
 from model.script import Script
 from model.simulated import simulated
 from model.simulation import TICK_S
-from model.spending import ACTIVATIONS
 from runtime.bench import Bench
 from runtime.errors import CleaveError
 from runtime.plan import Recv, Run, Send

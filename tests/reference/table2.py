@@ -23,11 +23,11 @@ import numpy as np
 from codegen import zoo
 from model import coefficients, layer_kinds
 from model.graph import Graph
+from model.ledger import ACTIVATIONS
 from model.load import load
 from model.mapping import Mapping
 from model.platform import Platform
 from model.priced import Priced, priced
-from model.spending import ACTIVATIONS
 
 TABLE2 = {"alexnet": (28.3e-3, 0.352, 152.746e6), "vgg16": (122.46e-3, 1.959, 446.852e6)}
 TABLE2["densenet121"] = (138.68e-3, 1.026, 95.969e6)

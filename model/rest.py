@@ -1,0 +1,59 @@
+"""Rest: who has waited computes the next segment in less time (``CostArrays.rested``).
+
+It has a share of the processor left over, or a cooler one.
+"""
+
+from __future__ import annotations
+
+from model.arrays import GraphArrays, ix
+from model.compiled import inlined
+from model.costs import MOST, PART, CostArrays, Floats
+from model.ledger import Ledger
+from model.lowering import Shards
+
+
+@inlined
+def begins_rested(g: GraphArrays, s: Shards, device: int, waits: bool, first: bool) -> bool:
+    """Whether a device has rested before a segment: it waits for messages, or it is the first one of a frame, and some
+    other device ends the frame before.
+    """
+    return waits or (first and s.device[s.ptr[ix(len(g.size) - 1)]] != device)
+
+
+@inlined
+def saved(c: CostArrays, device: int, seconds: float) -> float:
+    """What a segment of so many seconds takes less where it has waited."""
+    return min(c.rested[ix(device), PART] * seconds, c.rested[ix(device), MOST])
+
+
+@inlined
+def unrested(c: CostArrays, device: int, seconds: float) -> float:
+    """What a segment that has waited would take, had it not. seconds: that it takes"""
+    return min(seconds / (1 - c.rested[ix(device), PART]), seconds + c.rested[ix(device), MOST])
+
+
+@inlined
+def tired(c: CostArrays, out: Ledger, shard: int, device: int) -> float:
+    """Seconds that a shard would take had its segment not rested. Shards come in order, from the first on."""
+    if out.begins[ix(shard)]:
+        out.since[device], out.spent[device] = shard, 0.0
+    if not out.rested[ix(out.since[device])]:
+        return out.seconds[ix(shard)]
+    before = out.spent[device]
+    out.spent[device] += out.seconds[ix(shard)]
+    return unrested(c, device, out.spent[device]) - unrested(c, device, before)
+
+
+@inlined
+def rest_saves(c: CostArrays, out: Ledger, shard: int, device: int) -> float:
+    """Seconds that a shard takes less because its segment has rested; as ``tired``."""
+    return tired(c, out, shard, device) - out.seconds[ix(shard)]
+
+
+@inlined
+def sum_of_rest(s: Shards, c: CostArrays, out: Ledger, shards: int, saves: Floats) -> None:
+    """Fill in what each device saves of a frame by rest, (D,) seconds."""
+    saves[:] = 0
+    for shard in range(shards):
+        here = ix(s.device[ix(shard)])
+        saves[here] += rest_saves(c, out, shard, here)
