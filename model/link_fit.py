@@ -156,7 +156,7 @@ def _overheads(
         return times.get((s.source, s.target), {}).get(s.size_bytes, np.inf)
 
     send = _line([(s.size_bytes, _median(s.send_s), whole(s)) for s in sent])
-    receive = _line([point for s in taken if (point := _taken(s, whole(s)))])
+    receive = _line(_taken(taken, times))
     receive = _at_most(receive, [(s.size_bytes, whole(s) - float(send[0] + send[1] * s.size_bytes)) for s in sent])
     gaps = [_gap(s, whole(s), send, receive) for s in bursts if np.isfinite(whole(s))]
     rest = max(_median([whole(s) for s in sent if s.size_bytes <= SMALL_BYTES] or [0.0]) - send[0] - receive[0], 0.0)
@@ -187,15 +187,28 @@ def _line(points: Sequence[tuple[int, float, float]]) -> Floats:
     return np.array([found[0], found[1] * SCALE])
 
 
-def _taken(sample: LinkSample, whole_s: float) -> tuple[int, float, float] | None:
-    """What it took to take a message that was surely there; None: too few were.
+def _taken(samples: Sequence[LinkSample], times: Mapping[Pair, Mapping[int, float]]) -> list[tuple[int, float, float]]:
+    """What it took to take messages that were surely there, a point a size as ``_line`` has them; where there are few,
+    none.
 
-    The lower quartile: a busy host may not be done with a message that should be there, and waiting is no taking. From
+    The lower quartile of all frames of a size: a busy host may not be done with a message that should be there, and
+    waiting is no taking. One whose share of a processor is used up waits in each of the few frames of a pair. From
     other hosts only what goes unasked: the rest of a large one comes at whatever pace a busy receiver has for it.
     """
-    seen = [t for t, there in zip(sample.times_s, sample.there_s, strict=True) if there > SURELY * whole_s]
-    known = 2 * len(seen) > len(sample.times_s) and (sample.local or sample.size_bytes <= EAGER_BYTES)
-    return (sample.size_bytes, float(np.quantile(seen, 0.25)), whole_s) if known else None
+    alike: dict[int, list[tuple[LinkSample, float]]] = defaultdict(list)
+    for s in samples:
+        known = _way((s.source, s.target), times)
+        if s.size_bytes in known and (s.local or s.size_bytes <= EAGER_BYTES):
+            alike[s.size_bytes].append((s, known[s.size_bytes]))
+    points = []
+    for size, probes in alike.items():
+        frames = [
+            (t, there > SURELY * whole) for s, whole in probes for t, there in zip(s.times_s, s.there_s, strict=True)
+        ]
+        seen = [t for t, surely in frames if surely]
+        if 2 * len(seen) > len(frames):
+            points.append((size, float(np.quantile(seen, 0.25)), _median([whole for _, whole in probes])))
+    return points
 
 
 def _at_most(receive: Floats, left: Sequence[tuple[int, float]]) -> Floats:
@@ -230,7 +243,7 @@ def _path(pair: Pair, times: Mapping[Pair, Mapping[int, float]], local: bool, ow
 
 def _way(pair: Pair, times: Mapping[Pair, Mapping[int, float]]) -> dict[int, float]:
     """Size → seconds one way; of small messages the mean of there and back, which no clock has a part in."""
-    there, back = times[pair], times.get((pair[1], pair[0]), {})
+    there, back = (times.get(way, {}) for way in (pair, pair[::-1]))
     return {n: (t + back[n]) / 2 if n <= ALIKE_BYTES and n in back else t for n, t in there.items()}
 
 

@@ -31,7 +31,8 @@ ALONE = 4
 """So many of them are tried before there are several at once."""
 LARGE = (2**20, 2**22, 2**25)
 """Bytes of messages that are tried a few times: 32 MB is the largest tensor of the networks that people spread."""
-LATE_BYTES = (64, 4096, 49152, 2**20)
+LATE_BYTES = (64, 4096, 65536, 2**20)
+"""Of messages that come while their receiver computes: sizes that are tried alone, too, for they must be there."""
 BURST_BYTES, BURST_COUNT = (64, 4096), 16
 STREAM_BYTES = 2**22
 """Of messages whose way crosses that of others, at most."""

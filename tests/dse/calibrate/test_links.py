@@ -12,7 +12,7 @@ import pytest
 
 from codegen.probes import AFTER, BEFORE
 from dse.calibrate.link_keys import host_keys, unit_fields
-from dse.calibrate.links import LARGE, MOST_S, SMALL, LinkBundle, link_bundles, read
+from dse.calibrate.links import LARGE, LATE_BYTES, MOST_S, SMALL, LinkBundle, link_bundles, read
 from dse.cli_access import Access, connected
 from model.link_costs import BOTH, BURST, KINDS, LATE, TWO, WAY, Estimate, LinkCosts, LinkSample, Overheads
 from model.link_costs import Path as Way
@@ -54,6 +54,10 @@ def test_a_ring_joins_each_host_to_two_others_and_devices_of_alike_hosts_are_tri
     assert [r.device for r in near.plan.ranks] == ["p0_cpu01", "p0_gpu"]
     for rank in network.plan.ranks:
         assert {s.dest for s in rank.steps if isinstance(s, SendStep)} == {(rank.rank + k) % 4 for k in (1, 3)}
+
+
+def test_how_long_a_message_takes_is_known_of_all_that_come_while_their_receiver_computes() -> None:
+    assert set(LATE_BYTES) <= {*SMALL, *LARGE}
 
 
 def test_one_device_has_no_link() -> None:
