@@ -76,6 +76,12 @@ class Drawing:
         """A normalisation, with its four weights."""
         return self.add("BatchNormalization", *(self.weight(self.channels) for _ in range(4)))
 
+    def scale(self) -> str:
+        """What follows a normalisation in networks from Caffe: times one weight a channel, and one more added."""
+        shape = (1, self.channels, 1, 1)
+        self.add("Mul", self.weight(*shape))
+        return self.add("Add", self.weight(*shape))
+
     def relu(self) -> str:
         """The usual activation."""
         return self.add("Relu")
@@ -119,8 +125,8 @@ def model(name: str) -> ModelProto:
 def _stem(d: Drawing, channels: int) -> None:
     d.conv(channels, 7, step=2, bias=True)
     d.relu()
-    d.lrn()
     d.pool("MaxPool", 3, 2)
+    d.lrn()
 
 
 def _narrow(d: Drawing, channels: int, step: int) -> None:
@@ -151,29 +157,39 @@ def _bottleneck(d: Drawing) -> None:
 
 
 def _dense(d: Drawing) -> None:
-    """What was there beside what is made of it, then narrow again."""
-    begin, channels = d.at, d.channels
-    for wide, side in ((96, 1), (40, 3)):
-        d.norm()
-        d.relu()
-        d.conv(wide, side)
-    d.add("Concat", d.at, of=begin, axis=1)
-    d.channels = channels + 40
+    """What was there beside what is made of it, again and again, then narrow."""
+    channels = d.channels
+    d.conv(channels, 1)
+    d.pool("MaxPool", 3, 1)
+    for _ in range(2):
+        begin, before = d.at, d.channels
+        for wide, side in ((96, 1), (40, 3)):
+            d.norm()
+            d.scale()
+            d.relu()
+            d.conv(wide, side)
+        d.add("Concat", d.at, of=begin, axis=1)
+        d.channels = before + 40
     d.norm()
     d.relu()
     d.conv(channels, 1)
 
 
 def _shuffled(d: Drawing) -> None:
-    begin, channels = d.at, d.channels
+    """Half of it passed by."""
+    channels = d.channels
     d.conv(channels // 2, 1, group=4)
     d.norm()
-    d.relu()
+    begin = d.relu()
     d.shuffle(4)
     d.conv(d.channels, 3, group=d.channels)
     d.norm()
-    d.conv(channels, 1, group=4)
-    d.add("Sum", begin, of=d.norm())
+    d.conv(channels // 2, 1, group=4)
+    made = d.norm()
+    d.at = begin
+    d.pool("MaxPool", 3, 1)
+    d.add("Concat", made, axis=1)
+    d.channels = channels
     d.relu()
 
 
@@ -193,7 +209,7 @@ def _weighed(d: Drawing) -> None:
     begin, channels, size = d.at, d.channels, d.size
     d.add("GlobalAveragePool")
     d.size = 1
-    d.conv(channels // 8, 1, bias=True)
+    d.conv(channels // 4, 1, bias=True)
     d.relu()
     d.conv(channels, 1, bias=True)
     d.add("Mul", d.add("Sigmoid"), of=begin)
@@ -201,19 +217,27 @@ def _weighed(d: Drawing) -> None:
 
 
 def _branches(d: Drawing) -> None:
+    """Several ways side by side, and once more."""
+    channels = d.channels
+    d.pool("MaxPool", 3, 1)
+    for _ in range(2):
+        _side_by_side(d, channels // 4)
+    d.conv(channels, 3, gap=2)
+    d.add("LeakyRelu", alpha=0.1)
+
+
+def _side_by_side(d: Drawing, wide: int) -> None:
     begin, channels, ends = d.at, d.channels, []
     for kernels in BRANCHES:
         d.at, d.channels = begin, channels
         if not kernels:
             d.pool("AveragePool", 3, 1)
         for kernel in kernels or ((1,),):
-            d.conv(channels // 4, *kernel, bias=True)
+            d.conv(wide, *kernel, bias=True)
             d.relu()
         ends.append(d.at)
     d.add("Concat", *ends[1:], of=ends[0], axis=1)
-    d.channels = len(ends) * (channels // 4)
-    d.conv(channels, 3, gap=2)
-    d.add("LeakyRelu", alpha=0.1)
+    d.channels = len(ends) * wide
 
 
 BRANCHES: tuple[tuple[tuple[int, ...], ...], ...] = (((1,),), ((1,), (3,)), ((1,), (5,)), ((1,), (1, 7), (7, 1)), ())

@@ -55,12 +55,12 @@ def read_mapping(
 
 
 def is_ours(text: str) -> bool:
-    """Whether the text is an object that says what form it has; AutoDiCE's do not."""
+    """Whether the text is an object that says what form it has, or of layers; AutoDiCE's are of devices."""
     try:
         body = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(body, dict) and "format" in body
+    return isinstance(body, dict) and not {"format", "layers"}.isdisjoint(body)
 
 
 def read(

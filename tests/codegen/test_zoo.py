@@ -9,7 +9,9 @@ import onnxruntime as ort
 import pytest
 from onnx import ModelProto, numpy_helper
 
-from codegen import zoo
+from codegen import operators, zoo
+from model.load import load
+from model.segment_time import Network
 from runtime.errors import CleaveError
 
 BIG = {"alexnet", "vgg16", "vgg19", "zfnet512"}  # 0.2 to 0.6 GB of weights
@@ -85,6 +87,13 @@ def test_a_big_network_is_valid_and_alive(name: str) -> None:
     first, second = run_twice(model)
     assert_lively(first, second)
     assert 0.005 < first[model.graph.output[0].name].max() < 0.9
+
+
+def test_what_one_calibrates_with_has_all_neighbours_of_real_networks() -> None:
+    """What two layers save in one segment is only known of kinds that were seen side by side."""
+    pairs = {name: {e.pair for of in Network(load(zoo.cached(name))).edges for e in of} for name in SMALL}
+    seen = set().union(*(pairs.pop(name) for name in operators.NETWORKS))
+    assert set().union(*pairs.values()) - seen <= {"pool>softmax"}  # of a thousand numbers
 
 
 def original(stem: str) -> list[onnx.NodeProto]:

@@ -340,5 +340,6 @@ def test_either_form_is_read(six: Graph) -> None:
 def test_neither_form_is_refused(six: Graph, text: str) -> None:
     with pytest.raises(CleaveError, match=r"^m\.json: "):
         autodice.read_mapping(text, None, six, PLATFORM, "m.json")
-    with pytest.raises(CleaveError, match=r"^m\.json: is no cleave-mapping of version 1$"):
-        autodice.read_mapping('{"format": "other"}', None, six, PLATFORM, "m.json")
+    for other in ('{"format": "other"}', '{"version": 1, "layers": {"l0": "a", "l1": "b"}}'):
+        with pytest.raises(CleaveError, match=r"^m\.json: is no cleave-mapping of version 1$"):
+            autodice.read_mapping(other, None, six, PLATFORM, "m.json")
