@@ -4,6 +4,7 @@ folders, of which nothing stays.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -27,6 +28,15 @@ def check_free(out: Path, force: bool) -> None:
         raise CleaveError(f"{out}: holds files that are not results of this program; choose another place with --out")
     if not force and any(out.iterdir()):
         raise CleaveError(f"{out}: exists already; use --force to replace it, or choose another place with --out")
+
+
+def check_writable(*files: Path | None) -> None:
+    """``CleaveError`` unless files can be made: what takes long should not fail at its end. None: nothing is written"""
+    for file in filter(None, files):
+        if file.is_dir():
+            raise CleaveError(f"{file}: is a folder; name a file in it")
+        if not os.access(file.parent, os.W_OK | os.X_OK):
+            raise CleaveError(f"{file}: cannot be written: {file.parent} is no folder that can be written to")
 
 
 def remove(folder: Path) -> None:

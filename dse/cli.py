@@ -38,6 +38,7 @@ from dse.cli_options import (
     one_of,
     print_json,
     read_platform,
+    tell_dry,
 )
 from dse.inputs import cnn_path
 from model import autodice
@@ -115,7 +116,8 @@ def models(
         if file.exists() and not force:
             raise CleaveError(f"{file}: exists already; use --force to replace it, or choose another folder with --out")
     if dry_run:
-        show.line(console, f"dry run: would write {', '.join(map(str, files))}")
+        names = [str(file) for file in files]
+        tell_dry(as_json, f"would write {', '.join(names)}", would_write=names)
         return
     try:
         for name in names:
@@ -147,7 +149,7 @@ def generate(
     one_of("--join", join, bundles.JOINS), one_of("--target", target, TARGETS)
     job.check_place(out, force)
     if dry_run:
-        show.line(console, f"dry run: the mapping is right; would write {out}")
+        tell_dry(as_json, f"the mapping is right; would write {out}", would_write=[str(out)])
         return
     made = bundles.write_bundle(loaded.graph, cluster, found, loaded.source, out, force, bundles.Form(join, target))
     rows = show.rank_rows(made)
@@ -203,13 +205,13 @@ def convert(
     if out.is_dir() and any(out.iterdir()):
         raise CleaveError(f"{out}: exists already; choose another place with --out")
     job.check_place(out, False)
+    written = [str(out / name) for name in files]
     if dry_run:
-        show.line(console, f"dry run: the mapping is right; would write {', '.join(files)} to {out}")
+        tell_dry(as_json, f"the mapping is right; would write {', '.join(files)} to {out}", would_write=written)
         return
     with folder.fresh(out) as draft:
         for name, text in files.items():
             (draft / name).write_text(text)
-    written = [str(out / name) for name in files]
     print_json(written) if as_json else show.line(console, f"wrote {', '.join(written)}")
 
 
@@ -263,7 +265,8 @@ def infer(
     options = Options(input=input, output=str(output), provider=CPU, pixels=how)
     options, _ = asked(read_plan(bundle), options, frames)
     if dry_run:
-        show.line(console, f"dry run: {options.frames} frames fit the network; would write {output}")
+        fits = f"{options.frames} frames fit the network"
+        tell_dry(as_json, f"{fits}; would write {output}", frames=options.frames, would_write=[str(output)])
         return
     found = infer_bundle(bundle, options)
     if as_json:

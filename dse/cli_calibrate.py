@@ -34,6 +34,7 @@ from dse.cli_options import (
     console,
     one_of,
     print_json,
+    tell_dry,
 )
 from dse.cli_progress import working
 from dse.inputs import Cnn, read_cnn
@@ -95,17 +96,19 @@ def calibrate(
     if adjust:
         job.check_adjustable(out / file.name, check)
     if dry_run:
-        names = ", ".join(cnn.graph.name for cnn in cnns)
-        show.line(console, f"dry run: would measure {names} on {cluster.name}, and write {out}")
+        names, files = [cnn.graph.name for cnn in cnns], [] if check else [str(out)]
+        files += [str(out / file.name)] if adjust else []
+        sentence = " and ".join([f"would measure {', '.join(names)} on {cluster.name}", *(f"write {f}" for f in files)])
+        tell_dry(as_json, sentence, would_measure=names, would_write=files)
         return
     say = aside(as_json)
     with (
-        opened(out / SAMPLES) if check else _store(out) as store,
+        opened(out / SAMPLES) if check else _store(out, cnns) as store,
         working(say, "checking" if check else "measuring") as tell,
     ):
         lab = Lab(
             cnns=cnns,
-            platform=cluster,
+            platform=cluster.slowed([1.0] * len(cluster.devices)) if adjust else cluster,
             text=text,
             store=store,
             place=partial(placed, cluster, access, trusting),
@@ -145,13 +148,14 @@ def _conclude(lab: Lab, found: Measured, calibrated: Path, as_json: bool) -> Non
 
 
 @contextmanager
-def _store(out: Path) -> Iterator[Store]:
-    """The measurements. Where they break off, it is said how to go on."""
+def _store(out: Path, cnns: Sequence[Cnn]) -> Iterator[Store]:
+    """The measurements, of no other networks. Where they break off, it is said how to go on."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CleaveError(f"{out}: cannot be made: {error.strerror}") from error
     with opened(out / SAMPLES) as store:
+        job.check_networks(cnns, store)
         try:
             yield store
         except CleaveError as error:

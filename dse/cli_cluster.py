@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from codegen.bundle import check_source
+from codegen.folder import check_writable
 from codegen.verify import Verification, verify
 from dse import show
 from dse.cli_access import Access, TrustOption, connected
@@ -163,10 +164,11 @@ def bench(
     """Run a bundle, here or on its hosts, and time it. Each frame after a barrier, then a stream of them."""
     how = images.pixels
     one_of("--trust", trusting, TRUSTS)
+    check_writable(keep.trace, keep.save_trace)
     if platform is None:
         stays_here(recipe, loss)
         check_bundle(bundle)
-        keep.write(found := runs.timed(bundle, how, provider=CPU))
+        keep.write(found := runs.timed(bundle, how, provider=CPU, timeout_s=runs.timeout))
         sys.stdout.write(found.to_json()) if as_json else show.bench(console, bundle, found)
         return
     with ready(bundle, Platform.from_file(platform), recipe, loss, aside(as_json)) as made:

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from codegen import bundle as bundles
+from dse import show
 from dse.inputs import Cnn, read_cnn, read_text
 from model import autodice, autodice_cores
 from model.mapping import Mapping
@@ -60,6 +61,11 @@ ChannelsOption = Annotated[str, typer.Option("--channels", help=f"Order of an im
 BundleArgument = Annotated[
     Path, typer.Argument(metavar="BUNDLE", help="Bundle folder, made by dse generate or dse run")
 ]
+
+
+def tell_dry(as_json: bool, sentence: str, **would: Any) -> None:
+    """What a dry run says. would: the same for machines"""
+    print_json({"dry_run": True, **would}) if as_json else show.line(console, f"dry run: {sentence}")
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from codegen.folder import check_writable
 from dse import ending, show, show_placed
 from dse import run as job
 from dse.cli_group import grouped
 from dse.cli_options import FoldOption, JsonOption, SeedOption, ShapeOption, aside, console, one_of, print_json
 from dse.cli_progress import working
+from dse.cli_run import splits_of
 from dse.evaluation import EVALUATORS, SIMULATOR
 from dse.inputs import read_cnn
 from dse.place.cnn.exact import exact
@@ -112,6 +114,7 @@ def place(
 ) -> None:
     """Place a CNN on a platform, or a graph of operators on accelerators: the best split, or how far from it one is."""
     one_of("--objective", objective, list(METHODS))
+    check_writable(out)
     if (workload is None) == (of.cnn is None):
         raise CleaveError("name one thing to place: --cnn with --platform, or --workload")
     if workload:
@@ -135,7 +138,8 @@ def _place_workload(
 ) -> None:
     methods = METHODS[objective]
     name = one_of("--method", how.method or usual(objective, not how.non_contiguous), list(methods))
-    one_of("--mode", how.mode, MODES)
+    if one_of("--mode", how.mode, MODES) != SUM and objective != PERIOD:
+        raise CleaveError(f"--mode says nothing with --objective {objective}; leave it out")
     on = Workload.from_file(workload)
     begin = time.monotonic()
     with ExitStack() as stack:
@@ -164,7 +168,7 @@ def _place_cnn(of: OfCnn, objective: str, out: Path | None, as_json: bool) -> No
         raise CleaveError("--cnn needs the devices that it is placed on: add --platform")
     evaluator, limits = one_of("--evaluator", of.evaluator or SIMULATOR, EVALUATORS[:2]), of.limits()
     cnn, platform = read_cnn(of.cnn or "", of.shape, of.fold), Platform.from_file(of.platform)
-    coding = job.Coding(splits=min(of.splits or job.Coding.splits, len(platform.devices)))
+    coding = job.Coding(job.widest(cnn), splits_of(of.splits, platform))
     begin = time.monotonic()
     found = exact(*job.prepare(cnn, platform, coding), f"{objective}_s", evaluator, limits)
     seconds = time.monotonic() - begin

@@ -31,6 +31,7 @@ from dse.cli_options import (
     one_of,
     print_json,
     read_platform,
+    tell_dry,
 )
 from dse.cli_progress import searching
 from dse.closing.loop import Limits
@@ -58,7 +59,9 @@ class Way:
     def coding(self, cluster: Platform) -> job.Coding:
         """``CleaveError`` for options that cannot be."""
         kind, shares = one_of("--chromosome", self.chromosome, KINDS), one_of("--shares", self.shares, SHARES)
-        return job.Coding(kind, _splits(self.splits, cluster), shares, self.reader, self.writer)
+        if self.splits is not None and kind != "hybrid":
+            raise CleaveError(f"--splits says nothing with --chromosome {kind}; leave it out")
+        return job.Coding(kind, splits_of(self.splits, cluster), shares, self.reader, self.writer)
 
 
 @dataclass(frozen=True)
@@ -151,7 +154,9 @@ def run(
     say = aside(as_json)
     show.announce(say, loaded.graph, cluster, coding, settings)
     if dry_run:
-        show.line(say, f"dry run: {encoding.n_genes} genes; would write {out}")
+        tell_dry(
+            as_json, f"{encoding.n_genes} genes; would write {out}", genes=encoding.n_genes, would_write=[str(out)]
+        )
         return
     with searching(say, settings) as (step, tell):
         outcome = job.run(
@@ -174,7 +179,8 @@ def run(
     raise typer.Exit(0 if outcome.passed else 1)
 
 
-def _splits(asked: int | None, cluster: Platform) -> int:
+def splits_of(asked: int | None, cluster: Platform) -> int:
+    """How many parts a layer may have: so many as are asked for, else two. ``CleaveError`` with too few devices."""
     devices = len(cluster.devices)
     if asked is not None and asked > devices:
         raise CleaveError(f"--splits {asked}: each part needs a device of its own; '{cluster.name}' has {devices}")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from codegen import bundle as bundles
+from codegen.folder import check_writable
 from dse import show, show_simulated, timeline
 from dse.cli_group import grouped
 from dse.cli_options import (
@@ -67,6 +68,7 @@ def simulate(
     """Simulate a mapping: latency, period, what bounds them, and what more of it would buy."""
     if picture:
         timeline.check(picture)
+    check_writable(trace, picture)
     loaded = network.read()
     mapping, cluster = placement.read(loaded, read_platform(platform, model))
     graph = loaded.graph

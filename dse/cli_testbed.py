@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from dse import show
-from dse.cli_options import DryRunOption, JsonOption, console, print_json
+from dse.cli_options import DryRunOption, JsonOption, console, print_json, tell_dry
 from dse.testbed import access, lifecycle, needs, spec, state
 from dse.testbed.spec import HostSpec
 from dse.testbed.state import Testbed
@@ -37,8 +37,9 @@ def up(
     """Put up a testbed. Needs root, iproute2 and openssh-server."""
     testbed = lifecycle.plan(name, spec.read(spec_file), out)
     if dry_run:
-        hosts = ", ".join(host.name for host in testbed.hosts)
-        show.line(console, f"dry run: nothing is missing; would put up {hosts} and write {out}")
+        hosts = [host.name for host in testbed.hosts]
+        sentence = f"nothing is missing; would put up {', '.join(hosts)} and write {out}"
+        tell_dry(as_json, sentence, would_put_up=hosts, would_write=[str(out)])
         return
     testbed = lifecycle.up(testbed)
     if as_json:
@@ -60,18 +61,16 @@ def down(
     """Take down a testbed, or what a crash has left of it. Removes what up has made, and nothing else."""
     asked = lifecycle.names() if every else [state.check_name(name)]
     found = [one for one in asked if one in lifecycle.names()]
-    if not dry_run:
-        problems = (needs.rights() or needs.programs()) if found else []
-        if problems:
-            raise CleaveError(*problems)
-        for one in found:
-            lifecycle.down(one)
-    if as_json:
-        print_json({"down": found})
-    elif not found:
-        show.line(console, f"nothing to take down: {'no testbed' if every else f'no testbed {name!r}'} is up")
-    else:
-        show.line(console, f"{'dry run: would take down' if dry_run else 'took down'} {', '.join(found)}")
+    nothing = "" if found else f"nothing to take down: {'no testbed' if every else f'no testbed {name!r}'} is up"
+    if dry_run:
+        tell_dry(as_json, nothing or f"would take down {', '.join(found)}", would_take_down=found)
+        return
+    problems = (needs.rights() or needs.programs()) if found else []
+    if problems:
+        raise CleaveError(*problems)
+    for one in found:
+        lifecycle.down(one)
+    print_json({"down": found}) if as_json else show.line(console, nothing or f"took down {', '.join(found)}")
 
 
 @app.command()

@@ -11,10 +11,9 @@ from codegen import bundle as bundles
 from codegen.bundle import check_source
 from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn, read_text
-from dse.run import Coding, prepare
+from dse.run import Coding, prepare, widest
 from dse.saved import Saved
 from dse.search import Progress, Settings, search
-from model import boxes
 from model.load import load
 from model.mapping import NEIGHBOUR, Mapping
 from model.platform import Platform
@@ -112,8 +111,7 @@ def from_front(saved: Saved, cnn: Cnn, left: Platform, role: Role) -> Found | No
 
 def asked_anew(saved: Saved | None, cnn: Cnn, left: Platform, role: Role) -> tuple[Coding, Settings]:
     """What a new search looks for: what the run did, for a bounded time."""
-    heavy = any(boxes.is_heavy(cnn.graph, layer) for layer in cnn.graph.layers)
-    coding = saved.coding if saved else Coding("hybrid" if heavy else "vertical")
+    coding = saved.coding if saved else Coding(widest(cnn))
     settings = saved.settings if saved else Settings()
     coding = replace(coding, splits=min(coding.splits, len(left.devices)), reader=role.reader, writer=role.writer)
     population, generations = min(settings.population, POPULATION), min(settings.generations, GENERATIONS)

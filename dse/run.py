@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform as machine
 import tempfile
 from collections.abc import Callable
@@ -18,14 +17,14 @@ from codegen.render import PYTHON, check_providers
 from codegen.verify import Verification, verify
 from dse import provenance, results
 from dse.chromosomes import Chromosome, chromosome
-from dse.closing.figures import Rig
+from dse.closing.figures import Rig, kept
 from dse.closing.loop import Attempt, Closed, Closing, Limits, Space
 from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn
 from dse.place.cnn.bounds import Proven, bounds, proven
 from dse.ready import Place
 from dse.search import Front, Progress, Settings, search
-from model import coefficients
+from model import boxes, coefficients
 from model.arrays import arrays
 from model.confidence import of_mapping
 from model.costs import CostArrays, whole_s
@@ -98,6 +97,11 @@ class Outcome:
         return all(s.verification is None or s.verification.passed for s in self.shipped)
 
 
+def widest(cnn: Cnn) -> str:
+    """The chromosome with the most mappings of a network: layers are split where any can be."""
+    return "hybrid" if any(boxes.is_heavy(cnn.graph, layer) for layer in cnn.graph.layers) else "vertical"
+
+
 def prepare(cnn: Cnn, platform: Platform, coding: Coding) -> tuple[Chromosome, CostArrays]:
     """The chromosome and the costs that a search needs."""
     g = arrays(cnn.graph)
@@ -124,8 +128,7 @@ def check_file(out: Path, suffix: str, force: bool) -> None:
         raise CleaveError(f"{out}: results are written as {suffix}; give a name that ends so")
     if out.is_dir() or (out.exists() and not force):
         raise CleaveError(f"{out}: exists already; use --force to replace it, or choose another place")
-    if not os.access(out.parent, os.W_OK | os.X_OK):
-        raise CleaveError(f"{out}: cannot be written: {out.parent} is no folder that can be written to")
+    folder.check_writable(out)
 
 
 def check_target(platform: Platform, target: str) -> None:
@@ -164,7 +167,7 @@ def run(
     known = proven(
         dict(zip(OBJECTIVES, front.scores.min(axis=0), strict=True)), bounds(encoding, costs, settings.evaluator)
     )
-    with folder.fresh(out, force) as draft:
+    with folder.fresh(out, force) as draft, kept(draft, out, say):
         closed = None
         if measuring:
             space = _space(encoding, costs, settings, platform)
@@ -175,7 +178,7 @@ def run(
         say(f"writing {len(front.genes)} points of the front")
         shipped = choose(front, encoding, settings)
         _write_results(draft, front, encoding, cnn, platform, settings, shipped, known)
-        done = [_ship(draft, s, cnn, platform, target, check, settings.seed, say) for s in shipped]
+        done = [_ship(draft, s, cnn, platform, target, check, settings.seed, say, bool(closed)) for s in shipped]
         outcome = Outcome(front, tuple(done), closed, known)
         summary = summarise(outcome, cnn, platform, coding, settings)
         (draft / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
@@ -234,8 +237,10 @@ def _ship(
     check: bool,
     seed: int,
     say: Callable[[str], None],
+    measured: bool,
 ) -> Shipped:
-    """Generate a bundle and, if asked, run it here and compare."""
+    """Generate a bundle and, if asked, run it here and compare. measured: on its cluster, so that it may be kept, too,
+    where it cannot be run here."""
     sure = replace(point, expected_error=of_mapping(cnn.graph, platform, point.mapping))
     say(f"{point.name}: cutting the model for {len(point.mapping.devices)} ranks")
     place = draft / point.name
@@ -247,7 +252,11 @@ def _ship(
     try:
         found = verify(place, cnn.graph.path, frames=1, seed=seed)
     except CleaveError as error:
-        raise CleaveError(*(f"{point.name}: {text}" for text in error.sentences), NO_VERIFY) from error
+        sentences = [f"{point.name}: {text}" for text in error.sentences]
+        if not measured:
+            raise CleaveError(*sentences, NO_VERIFY) from error
+        say("; ".join([*sentences, "it is kept without having been run here"]))
+        return sure
     return replace(sure, verification=found)
 
 

@@ -78,7 +78,7 @@ class UnitCost:
     frequency_hz: of Eq. 4.7
     threads:      the figures hold for so many threads; a device with fewer is slower in proportion
     layers:       by kind, all of ``KINDS``
-    communication_w: drawn while sending, receiving and waiting at a join
+    communication_w: drawn while sending, receiving and waiting at a join, where ``idle_w`` is not known
     memory_weights, memory_activations, memory_buffers: resident bytes a byte of each
     memory_passed: resident bytes a byte of what segments of a device pass on to one another
     memory_bias_bytes: of a rank that does nothing: interpreter, libraries
@@ -103,7 +103,7 @@ class UnitCost:
     relayout_s_per_byte: that a convolution saves where what it reads has its layout already (``model.relayout``)
     memory_segment_bytes, memory_layer_bytes: of each session, and of each layer or part of one, whatever it holds
     frame_errors: by network that was measured, relative error to expect of a frame
-    idle_w:  what the unit's host draws when it does nothing; None: unknown
+    idle_w:  what the unit's host draws all the time, a part of every ``power_w``; None: unknown
     send_j_per_byte, receive_j_per_byte: energy of a byte sent and received, on top of what the time of it takes
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from model import coefficients, layer_kinds
-from model.coefficients import UnitCost
+from model.coefficients import PAPER, UnitCost
 from model.graph import Graph, Layer
 from model.mapping import Mapping
 from model.platform import Platform
@@ -43,10 +43,11 @@ def expected_error(graph: Graph, platform: Platform, found: Priced) -> float | N
 def untold(graph: Graph, platform: Platform) -> tuple[str, ...]:
     """Operators of a network of which calibration has not measured any layer on some device.
 
-    What these take is a guess, and so predictions with them have no error to expect.
+    What these take is a guess, and so predictions with them have no error to expect. The thesis' equations know of no
+    layer that was measured.
     """
     sets = {(d.coefficients, d.unit): coefficients.load(d.coefficients) for d in platform.devices}
-    units = [found.unit(unit) for (_, unit), found in sets.items() if found.calibrated]
+    units = [s.unit(unit) for (name, unit), s in sets.items() if s.calibrated and not name.endswith(PAPER)]
     layers = [layer for layer in graph.layers if any(_error(graph, layer, unit) is None for unit in units)]
     return tuple(dict.fromkeys(layer.op for layer in layers))
 

@@ -36,9 +36,9 @@ class CostArrays(NamedTuple):
     """What things cost. ``T`` tasks, ``D`` devices, ``P`` memory pools.
 
     work: (T, D, 6 + 2 * KINDS) of a task by itself: seconds of the WHOLE; from SPLIT on, for each kind of split, the
-          fixed part of a shard's seconds and the part that goes with its share; WATTS meanwhile; resident bytes that
-          it HOLDs a byte of weights, and that a part of it does; 1 where weights are REBUILT before use; bytes
-          of each shard's OWN
+          fixed part of a shard's seconds and the part that goes with its share; WATTS meanwhile, on top of
+          ``idle_w``; resident bytes that it HOLDs a byte of weights, and that a part of it does; 1 where weights are
+          REBUILT before use; bytes of each shard's OWN
     beside: (E, D, 2 + KINDS) seconds of an edge: that it saves (GAIN) where the same segment made what it brings, and
             more (KEPT) where it has ``origin``, too; from JOIN on, for each kind of split, of putting parts
             together where it was made in parts; (0, …): none anywhere
@@ -59,7 +59,9 @@ class CostArrays(NamedTuple):
     eager: (D, D) bytes of the largest message that leaves before its receiver is ready for it
     memory: (D, 6) resident bytes a byte of ACTIVE tensors and of a BUFFER, bytes of a RANK and of each SESSION, and a
             byte of the weights that are there TWICE while sessions are opened, and of what segments PASS on
-    communication_w: (D,); pool: (D,); capacity: (P,) bytes, inf where not stated
+    communication_w: (D,); idle_w: (D,) watts of a device's host all the time, 0 unless a meter told; send_j: (D, D)
+            joules of a device for a byte to another host; receive_j: (D, D) those of the receiver
+    pool: (D,); capacity: (P,) bytes, inf where not stated
     """
 
     work: Floats
@@ -87,6 +89,9 @@ class CostArrays(NamedTuple):
     eager: Floats
     memory: Floats
     communication_w: Floats
+    idle_w: Floats
+    send_j: Floats
+    receive_j: Floats
     pool: NDArray[np.int32]
     capacity: Floats
 
@@ -140,12 +145,20 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         stages=4 if attend.any() or take.any() else 3,
         eager=_eager(platform),
         memory=np.array([_memory(u) for u in units]),
-        communication_w=np.array(
-            [d.power_w or u.communication_w for d, u in zip(platform.devices, units, strict=True)]
-        ),
+        communication_w=np.array([_communication_w(d, u) for d, u in zip(platform.devices, units, strict=True)]),
+        idle_w=np.array([u.idle_w or 0.0 for u in units]),
+        send_j=_away(platform, [u.send_j_per_byte for u in units]),
+        receive_j=_away(platform, [u.receive_j_per_byte for u in units]).T,
         pool=np.array([d.pool for d in platform.devices], dtype=np.int32),
         capacity=np.array([p.capacity_bytes or np.inf for p in platform.pools], dtype=np.float64),
     )
+
+
+def _communication_w(device: Device, unit: coefficients.UnitCost) -> float:
+    """A meter tells what time costs, and bytes; else it is declared."""
+    if unit.idle_w is not None:
+        return 0.0
+    return unit.communication_w if device.power_w is None else device.power_w
 
 
 def _receive(unit: coefficients.UnitCost) -> list[float]:
@@ -157,7 +170,7 @@ def _receive(unit: coefficients.UnitCost) -> list[float]:
 
 
 def _away(platform: Platform, own: list[float]) -> Floats:
-    """``(D, D)`` seconds a byte of the first device. Nothing within a host, where the receiver copies."""
+    """``(D, D)`` seconds, or joules, a byte of the first device. Nothing within a host, where the receiver copies."""
     host = np.array([d.host for d in platform.devices])
     return np.where(host[:, None] == host, 0.0, np.array(own)[:, None])
 
@@ -234,7 +247,7 @@ def _work(graph: Graph, g: GraphArrays, platform: Platform) -> Floats:
         key = device.coefficients, device.unit, slower
         found = known.get(key) or known.setdefault(key, rows(graph, unit, slower))
         table[g.n_inputs : g.n_inputs + g.n_layers, d] = found
-        if device.power_w:
+        if device.power_w is not None and unit.idle_w is None:
             table[g.n_inputs : g.n_inputs + g.n_layers, d, WATTS] = device.power_w
     return table
 
@@ -270,7 +283,7 @@ def _row(
     for kind in range(boxes.KINDS):
         shared += [slower * s for s in splits[kind]] if kind in splits else [fixed, rest]
     held = [unit.held(kind_of), unit.held(layer_kinds.part_of(kind_of)), layer_kinds.rebuilt(kind_of)]
-    return [fixed + rest, *shared, unit.layers[kind_of].power_w, *held, unit.memory_layer_bytes]
+    return [fixed + rest, *shared, unit.layers[kind_of].power_w - (unit.idle_w or 0.0), *held, unit.memory_layer_bytes]
 
 
 def _beside(

@@ -48,11 +48,11 @@ def price(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w:
     """
     spend(g, s, m, c, out)
     latency = _one_frame(g, s, m, c, out, w)
-    settle(c, out)
     period = busiest(g, s, m, c, out, w)
     for device in range(len(c.pool)):
         if w.rest[device] > 0:
             latency = max(latency, out.account[device, COMPUTE] + w.rest[device])
+    settle(c, out, latency)
     return latency, period
 
 

@@ -109,7 +109,7 @@ def simulate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger,
         w.state.start[ix(row)] += latency - stop
         w.state.stop[ix(row)] += latency - stop
     _note(g, s, m, c, out, w)
-    settle(c, out)
+    settle(c, out, latency * TICK_S)
     return latency * TICK_S
 
 

@@ -173,6 +173,8 @@ def _communicate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Led
     out.since[source] = -1 if m.shard[row] >= s.ptr[ix(g.n_inputs)] else FRESH
     out.account[source, COMMUNICATE] += seconds
     out.account[target, COMMUNICATE] += seconds
+    out.account[source, ENERGY] += size * c.send_j[source, target]
+    out.account[target, ENERGY] += size * c.receive_j[source, target]
     out.account[source, BUFFERS] += size
     out.account[target, BUFFERS] += size
 
@@ -230,13 +232,16 @@ def join(m: Messages, out: Ledger, shard: int, device: int, free: float) -> floa
 
 
 @kernel()
-def settle(c: CostArrays, out: Ledger) -> None:
-    """Energy of communication and waiting, and resident memory (Eq. 4.9), for each device that takes part."""
+def settle(c: CostArrays, out: Ledger, latency: float) -> None:
+    """Energy of communication and waiting, and what hosts draw all the time, of a frame of so many seconds; resident
+    memory (Eq. 4.9). For each device that takes part: it answers for all that its host draws.
+    """
     for device in range(len(c.pool)):
         a = out.account[device]
         a[ENERGY] += (a[COMMUNICATE] + a[WAIT]) * c.communication_w[device]
         if a[COMPUTE] + a[COMMUNICATE] + a[ACTIVATIONS] > 0:
             k = c.memory[device]
+            a[ENERGY] += latency * c.idle_w[device]
             a[OPENING] -= a[WEIGHTS]
             a[MEMORY] += k[RANK] + out.segments[device] * k[SESSION] + above(a, k)
 

@@ -67,10 +67,11 @@ def types(platform: Platform, every: Sequence[Board], times_s: Mapping[int, Sequ
 
 
 def names(platform: Platform, groups: Sequence[Sequence[Board]]) -> list[str]:
-    """A name for each type: the host of its first board, or that board's first device where the host has several."""
+    """A name for each type: the host of its first board, or that board's first device where the host has several. It is
+    a file's name, in a platform file: cores such as ``0-3+8-11`` are written without the plus."""
     firsts = [platform.devices[group[0].devices[0]] for group in groups]
     hosts = [device.host for device in firsts]
-    return [platform.hosts[d.host].name if hosts.count(d.host) == 1 else d.name for d in firsts]
+    return [platform.hosts[d.host].name if hosts.count(d.host) == 1 else d.name.replace("+", "_") for d in firsts]
 
 
 def _machine(platform: Platform, board: Board) -> Any:

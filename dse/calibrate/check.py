@@ -35,7 +35,7 @@ Ways = dict[tuple[str, str], dict[int, float]]
 class Drift:
     """A whole network, measured again.
 
-    before_s, now_s: seconds of a frame
+    before_s, now_s: seconds of a frame; before: on a device as much slower as the platform says
     changed: conditions that are others now
 
     Of messages and of several devices, too: ``device`` is their way, or how many there are, ``network`` says which
@@ -104,13 +104,15 @@ def _drift(lab: Lab, types: Sequence[Type], look: Job, there: dict[str, Run], do
     lab.tell(done, count, str(job))
     now, before = lab.measure(job), [*_turns(look, there), *_turns(job, there)]
     changed = tuple(changes(before[-1].conditions, now.conditions))
-    return Drift(type_.name, now.device, now.network, fmean(run.time_s for run in before), now.time_s, changed)
+    before_s = fmean(run.time_s for run in before) * lab.platform.devices[device].slowdown
+    return Drift(type_.name, now.device, now.network, before_s, now.time_s, changed)
 
 
 def together_drifts(lab: Lab) -> list[Drift]:
     """Each network in stretches on several devices, as far as that was measured before."""
     there, jobs = lab.store.by_key, [job for job in lab.together(0) if job.design.stream]
     found: list[Drift] = []
+    slowest = max(device.slowdown for device in lab.platform.devices)
     for done, job in enumerate(jobs):
         before = [run for run in _turns(job, there) if run.period_s]
         if before:
@@ -118,7 +120,9 @@ def together_drifts(lab: Lab) -> list[Drift]:
             now = lab.measure(job)
             devices = f"{len(now.ranks)} devices"
             found += [
-                TogetherDrift("several", devices, f"{now.network}, {name}", fmean(map(time_s, before)), time_s(now))
+                TogetherDrift(
+                    "several", devices, f"{now.network}, {name}", fmean(map(time_s, before)) * slowest, time_s(now)
+                )
                 for name, time_s in FIGURES.items()
             ]
     return found

@@ -29,6 +29,7 @@ from dse.calibrate.measure import (
 )
 from dse.calibrate.samples import Store
 from dse.inputs import Cnn
+from dse.provenance import changes
 from dse.ready import Place
 from model.link_costs import LinkSample
 from model.platform import Platform
@@ -166,8 +167,10 @@ class Lab:
         for done, job in enumerate(jobs):
             if job.key not in there:
                 self.tell(done, len(jobs), str(job))
-                there[job.key] = self.measure(job)
-                self.store.add_run(there[job.key])
+                new = self.measure(job)
+                check_alike(new, there.values())
+                there[job.key] = new
+                self.store.add_run(new)
             found.append(there[job.key])
         self.tell(len(jobs), len(jobs), "")
         return found
@@ -192,6 +195,23 @@ def check_names(cnns: Sequence[Cnn]) -> None:
     if twice := [name for name, times in count.items() if times > 1]:
         raise CleaveError(*[f"--cnn: two networks are called '{name}'; give each once, by a name of its own"
                             for name in twice])  # fmt: skip
+
+
+def check_networks(cnns: Sequence[Cnn], store: Store) -> None:
+    """``CleaveError`` where something was measured of networks that are not given: coefficients are made of all."""
+    if missing := sorted({run.network for run in store.runs} - {cnn.graph.name for cnn in cnns}):
+        raise CleaveError(*[
+            f"{store.path}: '{name}' was measured there, and is not given; name it with --cnn, too, or choose another "
+            "folder with --out" for name in missing
+        ])  # fmt: skip
+
+
+def check_alike(new: Run, others: Iterable[Run]) -> None:
+    """``CleaveError`` where the device of a run was another one before: coefficients are of one."""
+    first = next((run for run in others if run.device == new.device), new)
+    if clauses := changes(first.conditions, new.conditions):
+        raise CleaveError(f"{new.device} is not as it was: {', '.join(clauses)}. Measure it as it was, or begin "
+                          "another calibration with --out")  # fmt: skip
 
 
 def check_place(out: Path, platform: Path, check: bool) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +26,18 @@ from runtime.trace import MEASURED
 
 FILE = "measured.jsonl"
 """In the folder of a run: a line for each mapping that was found."""
+
+
+@contextmanager
+def kept(folder: Path, out: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """What was measured outlives what ends a run: where ``folder`` does not become ``out`` it is put beside that."""
+    try:
+        yield
+    except BaseException:
+        if (folder / FILE).is_file():
+            place = (folder / FILE).replace(out.with_name(f"{out.name}.{FILE}"))
+            say(f"what was measured is kept: {place}")
+        raise
 
 
 @dataclass(frozen=True, eq=False)

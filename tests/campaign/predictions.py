@@ -34,7 +34,6 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from shutil import copy
 from typing import Any
 
 from codegen import zoo
@@ -161,7 +160,10 @@ def unseen(network: str, platform: Path, folder: Path, budget_s: float, access: 
     """The platform as the calibration would have it if it had not measured a network."""
     (sets,) = {tuple(load(d.coefficients).measured["networks"]) for d in Platform.from_file(str(platform)).devices}
     folder.mkdir()
-    copy(platform.parent / SAMPLES, folder)
+    lines = (platform.parent / SAMPLES).read_text(encoding="utf-8").splitlines(keepends=True)
+    (folder / SAMPLES).write_text(
+        "".join(x for x in lines if json.loads(x).get("network") != network), encoding="utf-8"
+    )
     cnns = [word for name in sets if name != network for word in ("--cnn", f"zoo:{name}")]
     key = ["--key", access.key] if access.key else []
     known = [word for file in access.known_hosts for word in ("--known-hosts", file)]

@@ -298,6 +298,7 @@ def test_a_horizontal_file_goes_with_autodice_alone(here: Path) -> None:
     ("words", "sentence"),
     [
         (("--splits", 3), "--splits 3: each part needs a device of its own; 'two' has 2"),
+        (("--chromosome", "naive", "--splits", 2), "--splits says nothing with --chromosome naive; leave it out"),
         (("--chromosome", "x"), "--chromosome x: must be one of naive, vertical, hybrid"),
         (("--shares", "x"), "--shares x: must be one of equal, multiplicity, speed"),
         (("--objectives", "x,energy"), "--objectives x,energy: name two or more of latency, energy, memory, period"),
@@ -421,8 +422,11 @@ def test_a_full_disk_is_said_and_left_as_it_was(here: Path) -> None:
 def test_a_dry_run_writes_nothing(here: Path, words: tuple[str, ...]) -> None:
     write_mapping()
     before = files(here)
-    assert "dry run" in done(*words, "--dry-run")
-    assert "dry run" in done("models", "squeezenet", "--dry-run")
+    for each in (words, ("models", "squeezenet"), ("calibrate", "--cnn", "six.onnx", *RUN[3:5], "--out", "cal")):
+        assert "dry run" in done(*each, "--dry-run")
+        said = json.loads(done(*each, "--dry-run", "--json"))
+        assert said["dry_run"] is True
+        assert said["would_write"]
     assert files(here) == before
 
 

@@ -128,6 +128,11 @@ def test_a_picture_of_another_kind_is_refused() -> None:
     assert refused("--picture", "out.jpg") == "out.jpg: pictures are written as .svg or .png; give a name that ends so"
 
 
+def test_files_have_a_place_before_anything_is_simulated() -> None:
+    for option, name in (("--trace", "no/t.json"), ("--picture", "no/p.svg")):
+        assert refused(option, name) == f"{name}: cannot be written: no is no folder that can be written to"
+
+
 def test_what_was_measured_must_be_there_and_be_a_trace(here: Path) -> None:
     assert refused("--measured", "no.jsonl").startswith("no.jsonl: there is no such file; dse bench --save-trace")
     (here / "bad.jsonl").write_text("")

@@ -75,4 +75,5 @@ def test_layers_unlike_all_that_was_measured_are_told(tmp_path: Path, graph: Gra
     assert untold(graph, cluster) == tuple(unlike)
     error = expected_error(graph, cluster, priced(graph, cluster, mapping))
     assert error == (None if unlike else pytest.approx((known * MEASURED + (6 - known) * FEW) / 6))
+    assert untold(graph, cluster.by_paper()) == ()  # equations that know of no layer that was measured
     assert untold(graph, platform(2)) == ()  # of figures that nobody measured all is unknown, and another line says so

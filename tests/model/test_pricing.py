@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from model.load import load
 from model.mapping import Mapping, Shard
 from model.platform import Platform
 from model.priced import Priced, priced
+from model.simulated import simulated
 from runtime.errors import CleaveError
 from tests.reference.table2 import TABLE2, _priced
 from tests.tiny_cnn import examples, graph_of, network, node, random_mapping, six_layers, weight
@@ -92,6 +94,26 @@ def test_one_device_takes_the_sum_of_its_layers(graph: Graph, easy: str) -> None
     assert row[[ACTIVATIONS, BUFFERS]].tolist() == [2 * KILO, 0]
     assert not found.account[[0, 2]].any()
     assert found.fits
+
+
+@pytest.mark.parametrize("cost", [priced, lambda *of: simulated(*of).price])
+def test_a_host_whose_meter_told_draws_its_idle_watts_all_the_time_and_declared_watts_are_no_more(
+    graph: Graph, easy: str, tmp_path: Path, cost: Callable[..., Priced]
+) -> None:
+    """3 W while an activation is computed, 2 of which are always drawn."""
+    body = json.loads(Path(easy).read_text())
+    body["units"]["cpu"] |= {"idle_w": 2.0, "send_j_per_byte": 1e-6, "receive_j_per_byte": 1e-7}
+    (tmp_path / "metered.json").write_text(json.dumps(body))
+    found = cost(
+        graph, cluster(str(tmp_path / "metered.json"), more=", cpu_power=99W"), Mapping.whole(graph, [0, 2, 2])
+    )
+    assert found.account[0, ENERGY] == pytest.approx(LAYER * 1.0 + found.latency_s * 2.0 + 4000 * 1e-6)
+    assert found.account[2, ENERGY] == pytest.approx(2 * LAYER * 1.0 + found.latency_s * 2.0 + 4000 * 1e-7)
+    assert found.account[1, ENERGY] == 0
+
+
+def test_no_watts_are_watts(graph: Graph, easy: str) -> None:
+    assert priced(graph, cluster(easy, more=", cpu_power=0W"), Mapping.whole(graph, [0, 2, 2])).energy_j == 0
 
 
 def test_two_devices_in_a_row(graph: Graph, easy: str) -> None:

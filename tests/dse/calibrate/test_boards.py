@@ -61,3 +61,12 @@ def test_the_same_cores_of_one_machine_are_measured_once() -> None:
 
 def test_types_are_called_as_their_first_host_or_as_its_device_where_it_has_several() -> None:
     assert names(CLUSTER, types(CLUSTER, EVERY, SAME)) == ["a", "c_cpu01", "c_cpu2"]
+
+
+def test_the_name_of_a_type_can_stand_in_a_platform_file() -> None:
+    text = "pc, slots=0-3+12-15\npc, slots=4-11, threads=4\n"
+    cluster = Platform.parse(text, "p.txt")
+    found = names(cluster, types(cluster, boards(text, cluster), {0: [1.0], 1: [1.0]}))
+    assert found == ["pc_cpu0-3_12-15", "pc_cpu4-11"]
+    for name in found:
+        Platform.parse(f"pc, slots=0, coefficients={name}.json", "p.txt")

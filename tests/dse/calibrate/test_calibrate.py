@@ -280,8 +280,32 @@ def test_what_is_adjusted_predicts_what_was_measured_and_a_new_calibration_takes
     graph = load("six.onnx")
     found = prices.priced(graph, Platform.from_file("out/p.txt"), Mapping.whole(graph, [0] * 6))
     assert found.latency_s == pytest.approx(network["now_s"], rel=1e-2)
-    done("calibrate", "--cnn", "six.onnx", "--platform", "out/p.txt", *CALIBRATE[5:])
+    afterwards = ("calibrate", "--cnn", "six.onnx", "--platform", "out/p.txt", *CALIBRATE[5:])
+    for more, times in ((), a.slowdown), (("--adjust",), 1.0):
+        again, *_ = json.loads(dse(*afterwards, "--check", *more, "--json").out)
+        assert again["before_s"] == pytest.approx(network["before_s"] * times)
+    done(*afterwards)
     assert [device.slowdown for device in Platform.from_file("out/p.txt").devices] == [1, 1]
+
+
+@pytest.mark.mpi
+def test_what_was_measured_of_another_network_or_host_is_not_lost_or_mixed(finished: Path, here: Path) -> None:
+    copytree(finished, here / "out")
+    before = files(here / "out")
+    said = dse("calibrate", "--cnn", "light.onnx", *CALIBRATE[3:])
+    assert (said.code, said.sentences) == (2, [
+        f"out/{SAMPLES}: 'six' was measured there, and is not given; name it with --cnn, too, or choose another folder "
+        "with --out"
+    ])  # fmt: skip
+    assert files(here / "out") == before
+    file = here / "out" / SAMPLES
+    file.write_text(file.read_text().replace(f'"kernel":"{os.uname().release}"', '"kernel":"2.6.18"'))
+    said = dse(*CALIBRATE, "--cnn", "light.onnx")
+    assert said.sentences[0] == (
+        f"a_cpu0 is not as it was: kernel {os.uname().release} (was 2.6.18). Measure it as it was, or begin another "
+        "calibration with --out"
+    )
+    assert len(kept()) == file.read_text().count('"kind":"run"')
 
 
 @pytest.mark.mpi

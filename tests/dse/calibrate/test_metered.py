@@ -15,6 +15,10 @@ from dse.calibrate.samples import opened
 from model import coefficients, layer_kinds
 from model.coefficients import UnitCost
 from model.fit_energy import metered
+from model.load import load
+from model.mapping import Mapping
+from model.platform import Platform
+from model.priced import priced
 from model.samples import SEGMENT, Arrival, Footing, PartOf, Run, Sample
 from model.segment_time import Network
 from tests.command import done
@@ -58,6 +62,9 @@ def test_power_that_a_meter_reads_is_found(tmp_path: Path, monkeypatch: pytest.M
     assert unit.idle_w is not None
     assert unit.idle_w <= WATTS * 1.01
     assert unit.layers["conv_winograd"].power_w == pytest.approx(WATTS, rel=0.1)
+    graph = load(Path("six.onnx"))
+    price = priced(graph, Platform.from_file("out/p.txt"), Mapping.whole(graph, [0] * len(graph.layers)))
+    assert price.energy_j == pytest.approx(WATTS * price.latency_s, rel=0.1)
 
 
 def test_an_energy_is_of_all_devices_of_a_host_and_of_what_crosses_its_border(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from dse.evaluation import OBJECTIVES
 from model import coefficients
+from runtime.errors import CleaveError
 from tests.command import done, dse, files
 from tests.tiny_cnn import branches, save
 
@@ -66,6 +67,32 @@ def test_points_say_whether_they_were_measured_and_the_best_ones_are() -> None:
     assert summary["measured"]["mappings"] == 5
     assert summary["measured"]["failed"] == []
     assert "measured 5 of 5 mappings" in said
+
+
+def broken(*_: object, **__: object) -> None:
+    raise CleaveError("this machine has no memory left")
+
+
+@pytest.mark.mpi
+def test_measurements_are_not_lost_where_a_bundle_cannot_be_run_on_the_workstation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dse.run.verify", broken)
+    said = dse(*RUN[:-1], "--measure", 2)
+    assert said.code == 0, said
+    assert "best-latency: this machine has no memory left; it is kept without having been run here" in said.err
+    assert len(kept()) == 2
+    assert body("summary.json")["best"]["best-latency"]["verified"] is None
+
+
+@pytest.mark.mpi
+def test_measurements_outlive_a_run_that_breaks_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dse.results.write_front", broken)
+    said = dse(*RUN, "--measure", 2)
+    assert (said.code, said.sentences) == (2, ["this machine has no memory left"])
+    assert "what was measured is kept: runs/tiny-p.measured.jsonl" in said.err
+    assert len(Path("runs/tiny-p.measured.jsonl").read_text().splitlines()) == 2
+    assert not Path("runs/tiny-p").exists()
 
 
 @pytest.mark.mpi

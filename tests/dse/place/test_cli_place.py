@@ -18,7 +18,7 @@ from dse.place import split
 from dse.place.methods import METHODS, PERIOD
 from dse.place.workload import Workload
 from tests.command import done, dse
-from tests.tiny_cnn import save, six_layers
+from tests.tiny_cnn import network, node, save, six_layers
 
 HEAD = {"maxSizePerFPGA": 30, "maxFPGAs": 2, "maxCPUs": 1}
 NODES = [{"id": 10 * k, "supportedOnFpga": 1, "fpgaLatency": 4, "cpuLatency": 9, "size": 5} for k in range(1, 7)]
@@ -118,6 +118,8 @@ def test_nodes_that_stand_for_edges_are_not_shown(tmp_path: Path) -> None:
     [
         (["--method", "magic"], "--method magic: must be one of dp, dpl"),
         (["--mode", "magic"], "--mode magic: must be one of sum, overlap, duplex"),
+        (["--mode", "duplex", "--objective", "latency"], "--mode says nothing with --objective latency; leave it out"),
+        (["--out", "no/split.json"], "no/split.json: cannot be written: no is no folder that can be written to"),
         (["--objective", "magic"], "--objective magic: must be one of period"),
         (["--non-contiguous", "--method", "dp"], "contiguous splits alone"),
     ],
@@ -198,6 +200,14 @@ def test_a_cnn_is_placed_by_a_mapping_like_any_other(six: tuple[object, ...], ob
     said = done("place", *six, "--objective", objective)
     assert "above what any mapping of this kind could reach" in said
     assert "keep the mapping with --out FILE" in said
+
+
+def test_a_cnn_of_which_no_layer_can_be_split_is_placed_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(tmp_path, network([node("Relu", ["x"], ["y"]), node("Sigmoid", ["y"], ["z"])], {"x": (1, 64)}, ["z"]))
+    assert json.loads(done("place", "--cnn", "tiny.onnx", "--platform", "local2", "--json"))["proven"]
+    said = dse("place", "--cnn", "tiny.onnx", "--platform", "local2", "--splits", 9)
+    assert said.sentences == ["--splits 9: each part needs a device of its own; 'local2' has 2"]
 
 
 def test_no_device_of_a_cnn_exceeds_what_it_may_take() -> None:
