@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 from model.autodice import is_ours
 from model.autodice_names import cores_of
@@ -14,14 +15,23 @@ from runtime.errors import CleaveError
 
 
 def platform_of(mapping_text: str, platform: Platform, where: str = "mapping.json") -> Platform:
-    """The platform that a mapping is for: AutoDiCE's names cores, ours the devices as they are."""
-    if is_ours(mapping_text):
-        return platform
+    """The platform that a mapping is for: AutoDiCE's names cores, and so does ours that was made of such a one."""
+    ours = is_ours(mapping_text)
     try:
-        keys = list(json.loads(mapping_text, object_pairs_hook=dict))
-    except (ValueError, TypeError, RecursionError):
+        body = json.loads(mapping_text, object_pairs_hook=dict)
+        names = list(_devices(body) if ours else body)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return platform  # reading it tells what is wrong
-    return divided(platform, (key for key in keys if isinstance(key, str)), where)
+    keys = [name for name in names if isinstance(name, str)]
+    here = {device.name for device in platform.devices}
+    return platform if ours and here.issuperset(keys) else divided(platform, keys, where)
+
+
+def _devices(body: dict[str, Any]) -> Iterator[Any]:
+    """All that a mapping of our form names."""
+    for row in body["layers"].values():
+        yield from [part.get("device") for part in row] if isinstance(row, list) else [row]
+    yield from (body.get(role) for role in ("reader", "writer"))
 
 
 def divided(platform: Platform, keys: Iterable[str], where: str) -> Platform:

@@ -386,6 +386,15 @@ def test_a_network_of_the_zoo_does_not_replace_a_file(here: Path) -> None:
     assert refused("models", "squeezenet", "--out", "six.onnx") == ["six.onnx: cannot be written: File exists"]
 
 
+def test_a_mapping_that_divides_cores_is_for_the_same_platform_file_in_either_form(here: Path) -> None:
+    (here / "pc.txt").write_text("pc, slots=0-3\n")
+    layers = [f"l{k}" for k in range(1, 7)]
+    (here / "theirs.json").write_text(json.dumps({"pc_cpu0": layers[:2], "pc_cpu12": layers[2:]}))
+    on = ("--cnn", "six.onnx", "--platform", "pc.txt", "--mapping")
+    done("convert", *on, "theirs.json", "--to", "cleave", "--out", "c")
+    assert done("price", *on, "c/mapping.json", "--json") == done("price", *on, "theirs.json", "--json")
+
+
 def test_converted_files_never_replace_others() -> None:
     convert = ("convert", *GENERATE[1:], write_mapping())
     done(*convert)

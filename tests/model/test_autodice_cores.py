@@ -52,6 +52,14 @@ def test_other_files_divide_nothing(text: str) -> None:
     assert platform_of(text, PC) == PC
 
 
+def test_a_mapping_of_ours_divides_where_it_names_what_is_not_there() -> None:
+    layers = {"a": "pc_cpu0", "b": [{"device": "pc_gpu", "axis": 1}, {"device": "pc_cpu12", "axis": 1}]}
+    parts = platform_of(json.dumps({"format": "cleave-mapping", "layers": layers, "reader": "nano_cpu0"}), PC)
+    assert names(parts) == ["pc_cpu0", "pc_cpu12", "pc_gpu", "nano_cpu0"]
+    assert platform_of(json.dumps({"format": "cleave-mapping", "layers": {"a": "pc_gpu"}}), PC) == PC
+    assert platform_of(json.dumps({"layers": {"a": [1], "b": None}}), PC) == PC
+
+
 @given(st.lists(st.sampled_from("abc"), min_size=6, max_size=6))
 @examples(50)
 def test_parts_are_those_named_and_hosts_and_pools_stay(owners: list[str]) -> None:
