@@ -376,7 +376,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(here: Path) -> Non
 
 def test_a_dry_run_writes_nothing(here: Path) -> None:
     before = files(here)
-    assert done(*CALIBRATE, "--dry-run") == "dry run: would measure six on p, and write out\n"
+    assert done(*CALIBRATE, "--dry-run") == "dry run: would measure six on p and write out\n"
     assert files(here) == before
 
 

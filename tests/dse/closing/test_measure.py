@@ -80,7 +80,7 @@ def test_measurements_are_not_lost_where_a_bundle_cannot_be_run_on_the_workstati
     monkeypatch.setattr("dse.run.verify", broken)
     said = dse(*RUN[:-1], "--measure", 2)
     assert said.code == 0, said
-    assert "best-latency: this machine has no memory left; it is kept without having been run here" in said.err
+    assert "best-latency: this machine has no memory left; it is kept without having been run here" in said.out
     assert len(kept()) == 2
     assert body("summary.json")["best"]["best-latency"]["verified"] is None
 
@@ -90,7 +90,7 @@ def test_measurements_outlive_a_run_that_breaks_off(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("dse.results.write_front", broken)
     said = dse(*RUN, "--measure", 2)
     assert (said.code, said.sentences) == (2, ["this machine has no memory left"])
-    assert "what was measured is kept: runs/tiny-p.measured.jsonl" in said.err
+    assert "what was measured is kept: runs/tiny-p.measured.jsonl" in said.out
     assert len(Path("runs/tiny-p.measured.jsonl").read_text().splitlines()) == 2
     assert not Path("runs/tiny-p").exists()
 
