@@ -40,7 +40,7 @@ REMEDIES = {
     ),
     "No space left on device|[Qq]uota exceeded": "its disk is full; make room",
     "InvalidProtobuf|INVALID_PROTOBUF|INVALID_GRAPH": "its file is damaged; generate the bundle again",
-    "expected a message of": "its bundle is not that of the others; generate it again",
+    "expected a message of|MPI_ERR_TRUNCATE": "its bundle is not that of the others; generate it again",
 }
 """What to do, by what the sentence of a rank has in it."""
 

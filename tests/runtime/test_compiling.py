@@ -223,7 +223,9 @@ def test_a_message_that_is_too_long_is_an_error(tmp_path: Path) -> None:
     made = cpp(tiny.channels(tmp_path))
     file = made.bundle / "rank_01.cpp"
     file.write_text(file.read_text().replace("{1, 3, 6, 6}", "{1, 3, 6, 5}"))
-    assert failure(made.bundle).startswith(f"{WHO} (wait relu/1[:,5:8]): MPI: MPI_ERR_TRUNCATE")
+    sentence = failure(made.bundle)
+    assert sentence.startswith(f"{WHO} (wait relu/1[:,5:8]): MPI: MPI_ERR_TRUNCATE")
+    assert sentence.endswith("its bundle is not that of the others; generate it again")
 
 
 def test_a_rank_that_hangs_is_ended(tmp_path: Path) -> None:

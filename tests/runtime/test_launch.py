@@ -130,6 +130,7 @@ def test_a_killed_rank_is_told_from_others(end: str) -> None:
     ("failed (opening a.onnx): MemoryError: std::bad_alloc", "its memory ran out; choose a mapping"),
     ("failed (gathering the results): OSError: [Errno 28] No space left on device", "its disk is full; make room"),
     ("failed (wait x): ValueError: expected a message of 8 bytes, got 4", "its bundle is not that of the others"),
+    ("failed (wait x): Exception: MPI_ERR_TRUNCATE: message truncated", "its bundle is not that of the others"),
     ("failed (opening a.onnx): InvalidProtobuf: [ONNXRuntimeError] : 7", "its file is damaged; generate the bundle"),
 ])  # fmt: skip
 def test_what_to_do_is_said_where_it_is_known(line: str, do: str) -> None:
