@@ -18,6 +18,7 @@ from typing import IO
 import psutil
 
 from runtime import compiling
+from runtime.cores import cores
 from runtime.errors import CleaveError
 from runtime.options import Options
 from runtime.plan import Plan
@@ -92,7 +93,7 @@ class Mpirun:
         Where there is a core for each thread, a rank keeps to its own: left alone, two that wait for one another now
         and then end up on one core.
         """
-        if ranks * threads <= len(os.sched_getaffinity(0)):
+        if ranks * threads <= cores():
             place = ["--map-by", f"slot:PE={threads}", "--bind-to", "core"]
         else:
             place = ["--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none"]

@@ -19,10 +19,12 @@ from model.load import load
 from model.mapping import Mapping
 from runtime import launch
 from runtime.bench import bench
+from runtime.cores import cores
 from runtime.errors import CleaveError
 from runtime.launch import Mpirun, execute, run
 from runtime.options import Options
 from tests.command import PROGRAM
+from tests.sysfs import put
 from tests.tiny import channels
 from tests.tiny_cnn import branches, platform, save
 
@@ -72,6 +74,39 @@ def test_commands_of_both_versions() -> None:
         assert ("--allow-run-as-root" in words) == (os.geteuid() == 0)
     assert old.place("r", "rank 0=a slots=0\n") == ["--rankfile", "r"]
     assert new.place("r", "rank 0=a\n") == ["--map-by", "rankfile:file=r", "--bind-to", "core:overload-allowed"]
+
+
+def threads(monkeypatch: pytest.MonkeyPatch, folder: Path, allowed: set[int]) -> None:
+    """A machine of 4 cores with 2 threads each: 0 and 4 are of the same. Of these a process may use some."""
+    for number in range(8):
+        put(folder / f"cpu{number}" / "topology", thread_siblings_list=f"{number % 4},{number % 4 + 4}")
+    monkeypatch.setattr("runtime.cores.CPUS", folder)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: allowed)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "ranks", "each", "bound"),
+    [
+        (set(range(8)), 4, 1, True),
+        (set(range(8)), 2, 2, True),
+        (set(range(8)), 5, 1, False),
+        (set(range(8)), 3, 2, False),
+        ({1, 5}, 1, 1, True),
+        ({1, 5}, 2, 1, False),
+    ],
+)
+def test_a_core_is_one_however_many_threads_it_runs(
+    allowed: set[int], ranks: int, each: int, bound: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Open MPI refuses to bind more ranks than there are cores, so these are not bound."""
+    threads(monkeypatch, tmp_path, allowed)
+    words = Mpirun("mpirun", (5, 0)).here(ranks, each)
+    assert ("core" in words, "slot:OVERSUBSCRIBE" in words) == (bound, not bound)
+
+
+def test_where_nothing_is_known_of_cores_each_thread_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads(monkeypatch, tmp_path, {0, 4, 9})
+    assert cores() == 3
 
 
 def test_a_rank_without_cores_needs_open_mpi_5() -> None:
