@@ -130,7 +130,10 @@ def read_plan(bundle: Path) -> Plan:
     file = bundle / "plan.json"
     if not file.exists():
         raise CleaveError(f"{bundle}: is no bundle, it has no plan.json")
-    return Plan.from_json(file.read_text(encoding="utf-8"), str(file))
+    try:
+        return Plan.from_json(file.read_text(encoding="utf-8"), str(file))
+    except UnicodeDecodeError as error:
+        raise CleaveError(f"{file}: is no plan, byte {error.start} is no text; generate the bundle again") from error
 
 
 def run(bundle: Path, options: Options, *, timeout_s: float | None = 600.0, python: str | None = None) -> Finished:

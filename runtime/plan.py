@@ -165,6 +165,8 @@ class Plan:
             body = json.loads(text)
             if body["format"] != FORMAT or body["version"] != VERSION:
                 raise CleaveError(f"{where}: is no {FORMAT} of version {VERSION}")
+            if not body["ranks"]:
+                raise CleaveError(f"{where}: is no plan that can be run, it has no ranks")
             return Plan(
                 cnn=body["cnn"],
                 inputs=tuple(_buffer(b) for b in body["inputs"]),

@@ -251,6 +251,9 @@ def test_ctrl_c_to_a_verification_ends_all_its_ranks(tmp_path: Path) -> None:
 def test_what_is_no_bundle(tmp_path: Path) -> None:
     with pytest.raises(CleaveError, match=r"is no bundle, it has no plan\.json"):
         run(tmp_path, Options())
+    (tmp_path / "plan.json").write_bytes(b'{"cnn": "\xff"}')
+    with pytest.raises(CleaveError, match=r"plan\.json: is no plan, byte 9 is no text; generate the bundle again$"):
+        run(tmp_path, Options())
 
 
 @pytest.mark.mpi

@@ -17,8 +17,8 @@ COUNTS, NAMES = st.integers(0, 9), st.text(max_size=4)
 INTERVALS = st.tuples(COUNTS, COUNTS)
 
 
-def tuples(of: st.SearchStrategy) -> st.SearchStrategy:
-    return st.lists(of, max_size=3).map(tuple)
+def tuples(of: st.SearchStrategy, least: int = 0) -> st.SearchStrategy:
+    return st.lists(of, min_size=least, max_size=3).map(tuple)
 
 
 BUFFERS = st.builds(Buffer, NAMES, tuples(COUNTS), st.sampled_from(["float32", "bool"]))
@@ -38,7 +38,7 @@ RANKS = st.builds(
     idle_w=st.none() | st.floats(0, 1e3),
     busy_w=st.none() | st.floats(0, 1e3),
 )
-PLANS = st.builds(Plan, NAMES, tuples(BUFFERS), tuples(BUFFERS), tuples(RANKS))
+PLANS = st.builds(Plan, NAMES, tuples(BUFFERS), tuples(BUFFERS), tuples(RANKS, 1))
 X, Y = Buffer("x", (1, 4), "float32"), Buffer("y", (1, 4), "float32")
 RUN = Run("rank00/segment000.onnx", (Part("conv", 1, 0, 4),), ("x",), ("y",))
 PLAN = Plan("tiny", (X,), (Y,), (rank(0, [X, Y], [Recv("x", 1, 0), RUN, Send("y", 1, 0, ((0, 1), (0, 4)))]),))
@@ -92,6 +92,12 @@ def test_what_is_no_plan_is_refused_by_name(text: str) -> None:
 def test_what_stands_in_the_wrong_place_is_refused(damage: dict[str, Any]) -> None:
     with pytest.raises(CleaveError, match="is no plan that this version can read"):
         Plan.from_json(json.dumps({**json.loads(TEXT), **damage}))
+
+
+@pytest.mark.parametrize("none", [[], {}, "", None])
+def test_a_plan_without_ranks_is_refused(none: Any) -> None:
+    with pytest.raises(CleaveError, match=r"^here\.json: is no plan that can be run, it has no ranks$"):
+        Plan.from_json(json.dumps({**json.loads(TEXT), "ranks": none}), "here.json")
 
 
 def test_half_a_plan_is_refused() -> None:
