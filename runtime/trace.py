@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from runtime.errors import CleaveError
@@ -18,6 +18,8 @@ NOISE_BYTES = 2_000_000
 """A peak so far above what is there at the end was before."""
 PREDICTED = "predicted"
 """In place of measured: what a trace says that a simulator made."""
+JSON: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}
+"""What a field of a type is in a file, by the type's name."""
 
 
 @dataclass(frozen=True)
@@ -192,19 +194,44 @@ class Trace:
             body: dict[str, Any] = json.loads(text)
             if body["format"] != FORMAT or body["version"] != VERSION:
                 raise CleaveError(f"{where}: is no {FORMAT} of version {VERSION}")
-            return Trace(
+            trace = Trace(
                 source=body["source"],
                 barrier=body["barrier"],
                 ranks=tuple(_usage(usage) for usage in body["ranks"]),
-                frames=tuple(tuple(Span(*span) for span in spans) for spans in body["frames"]),
+                frames=tuple(tuple(_typed(Span(*span)) for span in spans) for spans in body["frames"]),
             )
+            _check(_typed(trace))
+            return trace
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CleaveError(f"{where}: is no trace that this version can read ({error!r})") from error
 
 
 def _usage(body: dict[str, Any]) -> Usage:
     memory = body["memory"]
-    return Usage(**{**body, "memory": memory and Memory(**memory)})
+    usage: Usage = _typed(Usage(**{**body, "memory": memory and _typed(Memory(**memory))}))
+    return usage
+
+
+def _typed(made: Any) -> Any:
+    """A dataclass that was made of what stood in a file; ``TypeError`` where a field has not the type it says."""
+    for field in fields(made):
+        kind, _, none = str(field.type).partition(" | ")
+        value = getattr(made, field.name)
+        if kind in JSON and not isinstance(value, JSON[kind]) and not (none and value is None):
+            raise TypeError(f"{field.name} is {value!r}")
+    return made
+
+
+def _check(trace: Trace) -> None:
+    """``ValueError`` where it holds nothing, or what is of no rank or of either of two."""
+    known = {usage.rank for usage in trace.ranks}
+    if not trace.frames:
+        raise ValueError("it has no frames")
+    if len(known) < len(trace.ranks):
+        raise ValueError("two of its ranks are one")
+    lost = {span.rank for spans in trace.frames for span in spans} - known
+    if lost:
+        raise ValueError(f"it has spans of ranks that it has not: {sorted(lost)}")
 
 
 def _span_to_list(span: Span) -> list[Any]:

@@ -72,7 +72,22 @@ def test_what_is_no_trace_is_refused_by_name(text: str) -> None:
         Trace.from_json(text, "here.json")
 
 
-@pytest.mark.parametrize("damage", [{"ranks": [1]}, {"ranks": None}, {"frames": [[1]]}, {"frames": [[[0, "wait"]]]}])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"ranks": [1]},
+        {"ranks": None},
+        {"ranks": []},
+        {"ranks": [json.loads(TRACE.to_json())["ranks"][0]] * 2},
+        {"frames": []},
+        {"frames": [[1]]},
+        {"frames": [[[0, "wait"]]]},
+        {"frames": [[[7, "wait", "x", 0, 1]]]},
+        {"frames": [[[0, "wait", "x", "0", 1]]]},
+        {"frames": [[[0, "wait", "x", 0, None]]]},
+        {"frames": [[[0, ["wait"], "x", 0, 1]]]},
+    ],
+)
 def test_what_stands_in_the_wrong_place_is_refused(damage: dict) -> None:
     with pytest.raises(CleaveError, match="is no trace that this version can read"):
         Trace.from_json(json.dumps({**json.loads(TRACE.to_json()), **damage}))
