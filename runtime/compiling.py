@@ -83,10 +83,14 @@ def prepared(plan: Plan, options: Options) -> Iterator[Options]:
 
 
 def frames_file(plan: Plan, options: Options, path: str) -> None:
-    """The frames that ``options`` stand for, as far as they will be used, as an .npz file."""
+    """The frames that ``options`` stand for, as far as they will be used, as an .npz file.
+
+    Of each input as many as it has: it starts again by itself, when others may not.
+    """
     frames = Frames(options, {b.name: np.zeros(b.shape, b.dtype) for b in plan.inputs})
     made = [frames.frame(index) for index in range(min(options.frames, frames.count or options.frames))]
-    save_npz(path, {b.name: np.stack([frame[b.name] for frame in made]) for b in plan.inputs})
+    own = {b.name: made[: frames.counts.get(b.name)] for b in plan.inputs}
+    save_npz(path, {name: np.stack([frame[name] for frame in some]) for name, some in own.items()})
 
 
 def _compiler(mpirun: str) -> str:

@@ -39,7 +39,8 @@ class Frames:
     needed, as a user has them.
 
     inputs: the buffers that will be filled, by the name of the input
-    count:  how many frames the files hold, of the input that has most; ``None`` for random ones, which never end
+    counts: how many frames the files hold of each input; empty for random ones, which never end
+    count:  of the input that has most; ``None`` for random ones
     """
 
     def __init__(self, options: Options, inputs: dict[str, np.ndarray]) -> None:
@@ -49,12 +50,13 @@ class Frames:
         self._given: dict[str, Several] = {}
         if options.input is not None and inputs:
             self._given = open_inputs(options.input, inputs, options.pixels, options.frames)
-        self.count = max(map(len, self._given.values()), default=None)
+        self.counts = {name: len(frames) for name, frames in self._given.items()}
+        self.count = max(self.counts.values(), default=None)
         random = {} if self._given else inputs
         self._made = {name: _made(name, buffer, options) for name, buffer in random.items()}
 
     def frame(self, index: int) -> dict[str, np.ndarray]:
-        """Frame ``index`` of every input. A file with fewer frames starts again."""
+        """Frame ``index`` of every input. One of which a file has fewer frames starts again."""
         if self._given:
             found = {name: frames[index % len(frames)] for name, frames in self._given.items()}
             return {name: np.asarray(array, self._inputs[name].dtype) for name, array in found.items()}

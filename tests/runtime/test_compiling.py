@@ -21,11 +21,12 @@ from model.load import load
 from model.mapping import Mapping
 from runtime import compiling
 from runtime.bench import bench, traces
-from runtime.compiling import LIBRARY, program
+from runtime.compiling import LIBRARY, frames_file, program
 from runtime.errors import CleaveError
-from runtime.frames import save_npz
+from runtime.frames import Frames, save_npz
 from runtime.launch import Mpirun, execute, run
 from runtime.options import Options
+from runtime.plan import Buffer, Plan
 from runtime.trace import INPUT
 from tests import tiny
 from tests.tiny import Tiny
@@ -123,6 +124,20 @@ def test_columns_are_packed(tmp_path: Path) -> None:
     run(made.bundle, Options(frames=3, input=str(tmp_path / "in.npz"), output=str(tmp_path / "out.npz")))
     with np.load(tmp_path / "out.npz") as file:
         assert np.array_equal(file["z"], frames[[0, 1, 0], :, 1:3, 1:3])  # the third frame is the first again
+
+
+@pytest.mark.parametrize("count", [2, 6])
+def test_each_input_is_used_round_and_round_by_itself(count: int, tmp_path: Path) -> None:
+    like = {name: np.zeros((1, 4), np.float32) for name in ("x", "i")}
+    given = {name: np.random.default_rng(0).random((n, 1, 4), np.float32) for name, n in (("x", 3), ("i", 2))}
+    save_npz(str(tmp_path / "in.npz"), given)
+    plan = Plan("two", tuple(Buffer(name, (1, 4), "float32") for name in like), (), ())
+    options = Options(count, input=str(tmp_path / "in.npz"))
+    frames_file(plan, options, str(tmp_path / "made.npz"))
+    wanted, found = Frames(options, like), Frames(replace(options, input=str(tmp_path / "made.npz")), like)
+    for index in range(count):
+        assert all(np.array_equal(found.frame(index)[name], wanted.frame(index)[name]) for name in like)
+    assert found.counts == {"x": min(count, 3), "i": 2}
 
 
 @pytest.mark.parametrize("frames", [1, 5, 6])
