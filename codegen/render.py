@@ -32,6 +32,7 @@ DEVICE_FILES = (
     "aligned.py",
     "clock.py",
     "communicator.py",
+    "draft.py",
     "errors.py",
     "frames.py",
     "images.py",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import uuid
 from pathlib import Path
 from zlib import crc32
 
@@ -18,6 +17,7 @@ import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from codegen import operators
+from runtime.draft import drafted
 from runtime.errors import CleaveError
 
 # What the onnx package calls each graph: light_STEM.onnx.
@@ -85,12 +85,8 @@ def write(name: str, folder: Path, seed: int = 0) -> Path:
     model = build(name, seed)
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{name}.onnx"
-    partial = folder / f".{name}.{uuid.uuid4().hex}.tmp"
-    try:
-        partial.write_bytes(model.SerializeToString())
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
+    with drafted(target) as draft:
+        Path(draft).write_bytes(model.SerializeToString())
     return target
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from matplotlib.patches import Patch
 
 from model.bounds import Held
 from model.simulation import TICK_S
+from runtime.draft import drafted
 from runtime.errors import CleaveError
 from runtime.perfetto import Bar
 from runtime.trace import COMPUTE, SEND, Trace
@@ -132,11 +132,6 @@ def _legend(axes: Axes, colours: dict[str, str]) -> None:
 def _save(figure: Figure, out: Path) -> None:
     """All or nothing, and the same bytes for the same picture."""
     FigureCanvasAgg(figure)
-    draft = Path(f"{out}.{os.getpid()}.part")
     fixed = {"Date": None} if out.suffix == ".svg" else {"Software": None}
-    try:
-        with matplotlib.rc_context({"svg.hashsalt": "cleave"}):
-            figure.savefig(draft, format=out.suffix[1:], dpi=130, metadata=fixed)
-        os.replace(draft, out)
-    finally:
-        draft.unlink(missing_ok=True)
+    with drafted(out) as draft, matplotlib.rc_context({"svg.hashsalt": "cleave"}):
+        figure.savefig(draft, format=out.suffix[1:], dpi=130, metadata=fixed)

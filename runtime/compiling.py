@@ -20,6 +20,7 @@ from typing import Iterator
 
 import numpy as np
 
+from runtime.draft import drafted
 from runtime.errors import CleaveError
 from runtime.frames import Frames, save_npz
 from runtime.images import PLAIN
@@ -114,18 +115,15 @@ def _once(target: Path, command: list[str]) -> Path:
     """Have ``command`` make ``target`` unless it is there."""
     if target.exists():
         return target
-    draft = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run([*command, "-o", str(draft)], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            said = [line for line in done.stderr.splitlines() if "error" in line or "undefined" in line]
-            raise CleaveError("a program in C++ cannot be compiled:", *(said or done.stderr.splitlines())[:3])
-        draft.replace(target)
+        with drafted(target) as draft:
+            done = subprocess.run([*command, "-o", draft], capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                said = [line for line in done.stderr.splitlines() if "error" in line or "undefined" in line]
+                raise CleaveError("a program in C++ cannot be compiled:", *(said or done.stderr.splitlines())[:3])
     except OSError as error:
         raise CleaveError(f"{target}: cannot be written: {error.strerror}") from error
-    finally:
-        draft.unlink(missing_ok=True)
     return target
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 import zlib
 
 import numpy as np
 
+from runtime.draft import drafted
 from runtime.errors import CleaveError
 from runtime.images import PLAIN
 from runtime.inputs import Several, open_inputs
@@ -76,17 +76,13 @@ def _made(name: str, buffer: np.ndarray, options: Options) -> list[np.ndarray]:
 
 def save_npz(path: str, arrays: dict[str, np.ndarray]) -> None:
     """Like ``numpy.savez``, for every name that a tensor can have (``file`` too), and all or nothing."""
-    temporary = f"{path}.{os.getpid()}.part"
-    with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+    with drafted(path) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for name, array in arrays.items():
             with archive.open(name + ".npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
-    os.replace(temporary, path)
 
 
 def save_text(path: str, text: str) -> None:
     """Write a file, all or nothing."""
-    temporary = f"{path}.{os.getpid()}.part"
-    with open(temporary, "w", encoding="utf-8") as file:
+    with drafted(path) as draft, open(draft, "w", encoding="utf-8") as file:
         file.write(text)
-    os.replace(temporary, path)

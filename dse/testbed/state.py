@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dse.testbed.spec import HostSpec
+from runtime.draft import drafted
 from runtime.errors import CleaveError
 
 ROOT = Path("/var/lib/cleave-testbed")
@@ -140,9 +141,8 @@ def save(testbed: Testbed) -> None:
         testbed.folder.mkdir(mode=0o755)
     except FileExistsError:
         raise CleaveError(already(testbed.name)) from None
-    draft = testbed.folder / "state.json.new"
-    draft.write_text(testbed.to_json(), encoding="utf-8")
-    os.replace(draft, testbed.folder / "state.json")
+    with drafted(testbed.folder / "state.json") as draft:
+        Path(draft).write_text(testbed.to_json(), encoding="utf-8")
 
 
 def already(name: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterable
@@ -14,6 +13,7 @@ from typing import Any
 from runtime.deploy.connect import Talk
 from runtime.deploy.network import Site
 from runtime.deploy.target import DeployError, HostError
+from runtime.draft import drafted
 
 ALIVE_S, END_S = 5.0, 20.0
 """Seconds between signs of life, and until a guard must have cleared away."""
@@ -59,14 +59,9 @@ class Post:
     def fetch(self, name: str, to: Path) -> None:
         """Bring a file here; it has its name when it is whole."""
         size = self.tell("fetch", name=name)["size"]
-        draft = to.with_name(f"{to.name}.{os.getpid()}.part")
-        try:
-            with self._named(), draft.open("wb") as stream:
-                while size:
-                    size -= stream.write(self.talk.read(min(size, CHUNK)))
-            draft.replace(to)
-        finally:
-            draft.unlink(missing_ok=True)
+        with drafted(to) as draft, self._named(), open(draft, "wb") as stream:
+            while size:
+                size -= stream.write(self.talk.read(min(size, CHUNK)))
 
     def _named(self) -> Any:
         return _Named(self.name)

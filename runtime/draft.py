@@ -1,0 +1,21 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager, suppress
+from typing import Iterator
+
+
+@contextmanager
+def drafted(path: str | os.PathLike[str]) -> Iterator[str]:
+    """Where to write what shall be at ``path``: it is moved there when the block is done. If that fails, what was
+    there stays, and nothing is left of the draft.
+    """
+    draft = f"{os.fspath(path)}.{os.getpid()}.part"
+    try:
+        yield draft
+        os.replace(draft, path)
+    finally:
+        with suppress(OSError):  # it has been moved, or could not be made
+            os.remove(draft)
