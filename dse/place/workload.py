@@ -28,6 +28,8 @@ Floats = NDArray[np.float64]
 NODE = ("id", "supportedOnFpga", "cpuLatency", "fpgaLatency", "size")
 EDGE = ("sourceId", "destId", "cost")
 HEAD = ("maxSizePerFPGA", "maxFPGAs", "maxCPUs", "nodes", "edges")
+MOST = 2**63 - 1
+"""The largest id of a node or a colour."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +90,7 @@ class Workload:
         """The workload that a parsed file holds. ``CleaveError`` as for ``from_file``"""
         _check_keys(body, HEAD, "the workload")
         nodes, edges = _rows(body, "nodes", NODE), _rows(body, "edges", EDGE)
-        index = {node["id"]: k for k, node in enumerate(nodes)}
+        index = {_id(node, "id", f"nodes[{k}]"): k for k, node in enumerate(nodes)}
         if len(index) < len(nodes):
             raise CleaveError("two nodes have the same id")
         if not nodes:
@@ -178,11 +180,20 @@ def _number(body: Mapping[str, Any], key: str, where: str) -> float:
     return float(value)
 
 
-def _ends(edge: Mapping[str, Any], index: Mapping[Any, int]) -> tuple[int, int]:
-    for key in ("sourceId", "destId"):
-        if edge[key] not in index:
-            raise CleaveError(f"the edge {edge['sourceId']} → {edge['destId']} names a node that is not there")
-    return index[edge["sourceId"]], index[edge["destId"]]
+def _id(body: Mapping[str, Any], key: str, where: str) -> int:
+    """What a node or its colour is called: a whole number that is not negative."""
+    value = body[key]
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST:
+        raise CleaveError(f"{where} has {key} = {json.dumps(value)}, which is no whole number from 0 to {MOST}")
+    return value
+
+
+def _ends(edge: Mapping[str, Any], index: Mapping[int, int]) -> tuple[int, int]:
+    where = f"the edge {edge['sourceId']} → {edge['destId']}"
+    source, reader = (_id(edge, key, where) for key in ("sourceId", "destId"))
+    if source not in index or reader not in index:
+        raise CleaveError(f"{where} names a node that is not there")
+    return index[source], index[reader]
 
 
 def _nets(n: int, pairs: list[tuple[int, int]], costs: list[float]) -> tuple[list[tuple[int, int]], Floats, list[int]]:
@@ -206,6 +217,7 @@ def _nets(n: int, pairs: list[tuple[int, int]], costs: list[float]) -> tuple[lis
 
 def _colors(nodes: Sequence[Mapping[str, Any]], added: Sequence[int]) -> NDArray[np.int64]:
     """Colours, one of their own for those without; added nodes have that of their source."""
-    known = {color: k for k, color in enumerate(dict.fromkeys(n["colorClass"] for n in nodes if "colorClass" in n))}
-    own = [known[n["colorClass"]] if "colorClass" in n else len(known) + k for k, n in enumerate(nodes)]
+    given = [_id(n, "colorClass", _name(n)) if "colorClass" in n else None for n in nodes]
+    known = {color: k for k, color in enumerate(dict.fromkeys(color for color in given if color is not None))}
+    own = [len(known) + k if color is None else known[color] for k, color in enumerate(given)]
     return np.array(own + [own[source] for source in added], dtype=np.int64)

@@ -141,6 +141,18 @@ def test_a_workload_that_cannot_be_split_is_told(tmp_path: Path) -> None:
     assert "there is no such workload" in found.sentences[0]
 
 
+@pytest.mark.parametrize("bad", ["conv1", None, [1], 2.5, 10.0, True, -1, 2**63])
+def test_an_id_that_is_no_whole_number_is_refused(bad: Any, tmp_path: Path) -> None:
+    nodes = [NODES[0], {**NODES[1], "id": bad}, *NODES[2:]]
+    found = dse("place", "--workload", written(tmp_path, nodes=nodes))
+    assert f"nodes[1] has id = {json.dumps(bad)}, which is no whole number from 0 to " in found.sentences[0]
+    found = dse("place", "--workload", written(tmp_path, edges=[{**EDGES[0], "sourceId": bad}]))
+    assert f" → 20 has sourceId = {json.dumps(bad)}, which is no whole number from 0 to " in found.sentences[0]
+    nodes = [NODES[0], {**NODES[1], "colorClass": bad}, *NODES[2:]]
+    found = dse("place", "--workload", written(tmp_path, nodes=nodes))
+    assert f"node 20 has colorClass = {json.dumps(bad)}, which is no whole number from 0 to " in found.sentences[0]
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
