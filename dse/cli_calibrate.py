@@ -30,8 +30,10 @@ from dse.cli_options import (
     PlatformOption,
     SeedOption,
     ShapeOption,
+    TimeoutOption,
     aside,
     console,
+    finite,
     one_of,
     print_json,
     tell_dry,
@@ -61,9 +63,10 @@ class Effort:
     """How long it is measured, as options say it."""
 
     budget: Annotated[
-        float, typer.Option("--budget", min=0, help="Seconds of frames, for each network and type of device")
+        float,
+        typer.Option("--budget", min=0, callback=finite, help="Seconds of frames, for each network and type of device"),
     ] = 20.0
-    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Most seconds of each run")] = 600.0
+    timeout: TimeoutOption = 600.0
     seed: SeedOption = 0
 
 

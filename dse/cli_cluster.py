@@ -26,6 +26,7 @@ from dse.cli_options import (
     InputOption,
     JsonOption,
     PlatformOption,
+    TimeoutOption,
     aside,
     check_bundle,
     console,
@@ -74,7 +75,7 @@ class Runs:
     warmup: Annotated[int, typer.Option(min=0, help="Frames before those that count")] = 4
     frames: Annotated[int, typer.Option(min=1, help="Frames that count")] = 20
     input: InputOption = None
-    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Most seconds of each run")] = 600.0
+    timeout: TimeoutOption = 600.0
     above_idle: Annotated[
         bool, typer.Option("--above-idle", help="Subtract the hosts' idle_power from their energies")
     ] = False

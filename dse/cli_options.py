@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,6 +30,14 @@ CALIBRATED, PAPER = MODELS = ("calibrated", "paper")
 
 console = Console(width=None if sys.stdout.isatty() else WIDE)
 
+
+def finite(value: float | None) -> float | None:
+    """The callback of every float option: typer's limits let ``inf`` pass, those of older ones ``nan`` too."""
+    if value is not None and not isfinite(value):
+        raise typer.BadParameter(f"{value} is not a finite number.")
+    return value
+
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines")]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Check everything, say what would be done, write nothing")
@@ -49,6 +58,7 @@ ModelOption = Annotated[
     typer.Option("--model", help="What predicts: calibrated, or paper (its equations alone, to compare)"),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random")]
+TimeoutOption = Annotated[float, typer.Option("--timeout", min=1, callback=finite, help="Most seconds of each run")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace an earlier result")]
 PlatformOption = Annotated[Path, typer.Option("--platform", help="Platform file, or the name of a shipped one")]
 InputOption = Annotated[

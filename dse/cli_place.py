@@ -17,7 +17,7 @@ from codegen.folder import check_writable
 from dse import ending, show, show_placed
 from dse import run as job
 from dse.cli_group import grouped
-from dse.cli_options import FoldOption, JsonOption, SeedOption, ShapeOption, aside, console, one_of, print_json
+from dse.cli_options import FoldOption, JsonOption, SeedOption, ShapeOption, aside, console, finite, one_of, print_json
 from dse.cli_progress import working
 from dse.cli_run import splits_of
 from dse.evaluation import EVALUATORS, SIMULATOR
@@ -51,11 +51,20 @@ class OfWorkload:
         bool, typer.Option("--non-contiguous", help="A device may have nodes before and after another's")
     ] = False
     time_limit: Annotated[
-        float | None, typer.Option("--time-limit", min=0, metavar="S", help="Seconds; then the best so far is given")
+        float | None,
+        typer.Option(
+            "--time-limit", min=0, callback=finite, metavar="S", help="Seconds; then the best so far is given"
+        ),
     ] = None
     bandwidth: Annotated[
         float | None,
-        typer.Option("--replicate", min=1e-9, metavar="BYTES", help="Devices may share a part: bytes/ms between them"),
+        typer.Option(
+            "--replicate",
+            min=1e-9,
+            callback=finite,
+            metavar="BYTES",
+            help="Devices may share a part: bytes/ms between them",
+        ),
     ] = None
     subgraphs: Annotated[
         int, typer.Option("--subgraphs", "-q", min=1, help="For latency: how many parts an accelerator may run in turn")
@@ -64,7 +73,10 @@ class OfWorkload:
         int, typer.Option("--machines", min=1, help="That accelerators and CPUs are spread over evenly")
     ] = 1
     slow: Annotated[
-        float, typer.Option("--slow", min=1, help="A transfer to another machine takes so many times as long")
+        float,
+        typer.Option(
+            "--slow", min=1, callback=finite, help="A transfer to another machine takes so many times as long"
+        ),
     ] = 1.0
 
 
@@ -83,7 +95,8 @@ class OfCnn:
         str | None, typer.Option("--evaluator", help=f"For a CNN: {', '.join(EVALUATORS[:2])} [default: {SIMULATOR}]")
     ] = None
     max_energy: Annotated[
-        float | None, typer.Option("--max-energy", min=0, metavar="J", help="For a CNN: of a device and frame")
+        float | None,
+        typer.Option("--max-energy", min=0, callback=finite, metavar="J", help="For a CNN: of a device and frame"),
     ] = None
     max_memory: Annotated[str | None, typer.Option("--max-memory", help="For a CNN: of a device, as in 300MB")] = None
 

@@ -26,8 +26,10 @@ from dse.cli_options import (
     PlatformOption,
     SeedOption,
     TargetOption,
+    TimeoutOption,
     aside,
     console,
+    finite,
     one_of,
     print_json,
     read_platform,
@@ -104,9 +106,10 @@ class Measured:
         int | None, typer.Option(min=1, help="Measure so many mappings, and search on with what they teach")
     ] = None
     measure_budget: Annotated[
-        float | None, typer.Option(min=0, metavar="SECONDS", help="Begin no more of them after this time")
+        float | None,
+        typer.Option(min=0, callback=finite, metavar="SECONDS", help="Begin no more of them after this time"),
     ] = None
-    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Most seconds of each run")] = 600.0
+    timeout: TimeoutOption = 600.0
     trusting: TrustOption = OWN_KEY
 
     def measuring(self, cluster: Platform, access: Access) -> job.Measuring | None:

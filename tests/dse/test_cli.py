@@ -11,7 +11,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
+from inspect import signature
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import onnx
@@ -19,6 +21,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from codegen import zoo
+from dse import cli_testbed
+from dse.cli import app
+from dse.cli_options import finite
 from tests.command import PROGRAM, SMALL, apart, done, dse, files
 from tests.tiny_cnn import branches, network, node, save, six_layers, weight
 
@@ -332,6 +337,35 @@ def test_other_wrong_choices_are_refused_with_what_there_is() -> None:
 )
 def test_words_that_are_not_understood_end_in_a_line_about_them(words: tuple[str, ...], line: str) -> None:
     assert usage(*words).startswith(line)
+
+
+CALIBRATE = ("calibrate", "--cnn", "six.onnx", "--platform", "two.txt", "--out", "out")
+FLOATS = [
+    *((CALIBRATE, option) for option in ("--budget", "--timeout")),
+    *((RUN, option) for option in ("--measure-budget", "--timeout")),
+    (("bench", "b"), "--timeout"),
+    *((("place",), option) for option in ("--time-limit", "--replicate", "--slow", "--max-energy")),
+]
+
+
+@pytest.mark.parametrize(("words", "option"), FLOATS)
+def test_a_number_that_is_not_finite_is_refused(words: tuple[str, ...], option: str) -> None:
+    line = f"Error: Invalid value for '{option}': "
+    assert usage(*words, option, "inf") == f"{line}inf is not a finite number."
+    assert usage(*words, option, "nan").startswith(line)
+
+
+def test_no_option_takes_numbers_that_are_not_finite() -> None:
+    """An option of tomorrow, too."""
+    seen = []
+    for command in (*app.registered_commands, *cli_testbed.app.registered_commands):
+        assert command.callback is not None
+        for parameter in signature(command.callback, eval_str=True).parameters.values():
+            kind, *more = get_args(parameter.annotation) or (parameter.annotation,)
+            if float in (kind, *get_args(kind)):
+                assert [option.callback for option in more] == [finite], parameter
+                seen.append(parameter.name)
+    assert len(seen) == len(FLOATS)
 
 
 def test_a_network_without_anything_to_split_is_told_how_to_go_on(here: Path) -> None:
