@@ -190,7 +190,7 @@ void Communicator::look_after_messages() {
 }
 
 void Communicator::abort(const std::string& message) {
-    const std::string line = "cleave: " + message + "\n";
+    const std::string line = PREFIX + message + "\n";
     (void)!write(STDERR_FILENO, line.data(), line.size());  // at once, lest another rank's line come between
     std::this_thread::sleep_for(LAST_WORDS);                // until mpirun has read it
     MPI_Abort(MPI_COMM_WORLD, 1);

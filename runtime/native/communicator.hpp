@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+constexpr char PREFIX[] = "cleave: ";  // before what a rank says to a person, which launch.py looks for
+
 double now_s();  // of this rank's clock
 
 // A message that is made ready once, and goes its way once a frame.

@@ -2,9 +2,12 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <climits>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <stdexcept>
 
 static const char* const HELP =
@@ -66,26 +69,46 @@ std::vector<Options> Options::passes() const {
     return found;
 }
 
-static std::string one_line(std::string text) {
-    for (char& c : text)
-        if (c == '\n' || c == '\r') c = ' ';
-    return text;
+static Note who(""), activity("starting");  // which rank this is, and what it is doing
+
+static void one_line(char* text) {
+    for (; *text; ++text)
+        if (*text == '\n' || *text == '\r') *text = ' ';
+}
+
+// A signal says that time is up. Whatever the rank is in the midst of, this asks for no memory and takes no lock.
+static void tell(int) {
+    const int before = errno;
+    char line[3 * Note::SIZE] = "";
+    for (const char* part : {PREFIX, who.text(), " was not done (", activity.text(), ")"}) std::strcat(line, part);
+    one_line(line);
+    std::strcat(line, "\n");
+    (void)!write(STDERR_FILENO, line, std::strlen(line));
+    errno = before;
+}
+
+[[noreturn]] static void give_up(Communicator& communicator, const std::string& reason) {
+    std::string line = std::string(who.text()) + " failed (" + activity.text() + "): " + reason;
+    one_line(line.data());
+    communicator.abort(line);
 }
 
 int run(const std::vector<Program>& programs, int count, char** words) {
     for (int i = 1; i < count; ++i)
         if (std::string(words[i]) == "--help") return std::fputs(HELP, stdout), 0;
+    std::signal(SIGUSR1, SIG_IGN);  // which would end a rank that cannot say yet which it is
     Communicator communicator;
     const std::string ranks = std::to_string(programs.size());
-    std::string who = "rank " + std::to_string(communicator.rank) + " of " + ranks;
-    Shared shared;
+    who = "rank " + std::to_string(communicator.rank) + " of " + ranks;
+    Shared shared{activity};
     try {
         if (size_t(communicator.size) != programs.size())
             throw std::runtime_error("MPI says rank " + std::to_string(communicator.rank) + " of " +
                                      std::to_string(communicator.size) + ": start it with -n " + ranks +
                                      " and the mpirun that it was compiled with");
         const Program& program = programs[size_t(communicator.rank)];
-        who += std::string(" on ") + program.device;
+        who = std::string(who.text()) + " on " + program.device;
+        std::signal(SIGUSR1, tell);
         const Options options = parse(count, words);
         shared.folder = options.bundle;
         shared.settings.provider = options.provider.empty() ? program.provider : options.provider;
@@ -94,9 +117,9 @@ int run(const std::vector<Program>& programs, int count, char** words) {
         Rank rank(communicator, shared);
         run_frames(program, rank, options);
     } catch (const std::bad_alloc&) {
-        communicator.abort(one_line(who + " failed (" + shared.activity + "): there is not enough memory"));
+        give_up(communicator, "there is not enough memory");
     } catch (const std::exception& error) {
-        communicator.abort(one_line(who + " failed (" + shared.activity + "): " + error.what()));
+        give_up(communicator, error.what());
     }
     return 0;
 }

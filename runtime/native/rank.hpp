@@ -11,6 +11,7 @@
 #include "buffer.hpp"
 #include "communicator.hpp"
 #include "memory.hpp"
+#include "note.hpp"
 #include "ort.hpp"
 
 class Rank;
@@ -91,9 +92,9 @@ private:
 
 // What all sets of buffers of a rank have in common.
 struct Shared {
+    Note& activity;      // what the rank is doing, for a person
     std::string folder;  // of the bundle
     ort::Settings settings;
-    std::string activity = "starting";  // what the rank is doing, for a person
     std::map<std::string, ort::Session> sessions;
     Footprint footprint;
 };

@@ -247,8 +247,12 @@ def test_a_rank_that_hangs_is_ended(tmp_path: Path) -> None:
     made = cpp(tiny.channels(tmp_path))
     file = made.bundle / "rank_02.cpp"
     file.write_text(file.read_text().replace("m0.start();", ""))
-    with pytest.raises(CleaveError, match=r"not done after 3 s"):
+    with pytest.raises(CleaveError, match=r"not done after 3 s") as caught:
         run(made.bundle, Options(), timeout_s=3)
+    doing = sorted(caught.value.sentences[1:])
+    assert [line.partition(" on ")[0] for line in doing] == [f"rank {number} of 3" for number in range(3)]
+    assert all(" was not done (" in line for line in doing)
+    assert sum("(wait " in line for line in doing) >= 1  # for what never comes
 
 
 def test_a_program_that_cannot_be_compiled_is_named(tmp_path: Path) -> None:
