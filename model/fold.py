@@ -6,7 +6,7 @@ Names stay traceable: tensors keep theirs, and every layer lists the nodes of th
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
@@ -36,23 +36,43 @@ def folded(path: Path, original: onnx.ModelProto) -> onnx.ModelProto:
 
 def _restore_order(model: onnx.ModelProto, original: onnx.ModelProto) -> None:
     """Sort nodes as the file has them: tensors keep their names, and the file's order is topological."""
-    made = {name: i for i, node in enumerate(original.graph.node) for name in node.output}
-    first = [min(made.get(name, len(made)) for name in node.output) for node in model.graph.node]
-    order = sorted(range(len(first)), key=lambda i: (first[i], i))
+    places = _places(model.graph.node, original)
+    order = sorted(range(len(places)), key=lambda i: (places[i], i))
     nodes = [model.graph.node[i] for i in order]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
 
 
-def origins(original: onnx.ModelProto, names: list[str], layers: Iterable[Layer]) -> list[tuple[str, ...]]:
+def _places(nodes: Sequence[onnx.NodeProto], original: onnx.ModelProto) -> list[int]:
+    """Where each node stands in the file, or, if that is earlier, where the first that reads it stands.
+
+    Folding adds nodes that the file does not have, and of two that make the same it may keep the later.
+    nodes: in topological order, as ONNX Runtime saves them
+    """
+    made = {name: i for i, node in enumerate(original.graph.node) for name in node.output}
+    read: dict[str, int] = {}
+    places = []
+    for node in reversed(nodes):
+        outputs = [name for name in node.output if name]
+        place = min((at[name] for at in (made, read) for name in outputs if name in at), default=len(made))
+        read |= {name: min(place, read.get(name, place)) for name in node.input}
+        places.append(place)
+    return places[::-1]
+
+
+def origins(original: onnx.ModelProto, names: list[str], layers: Sequence[Layer]) -> list[tuple[str, ...]]:
     """For each layer, the file's nodes between its inputs and its outputs, in the file's order, by their ``names``."""
     makers = {name: i for i, node in enumerate(original.graph.node) for name in node.output}
-    return [tuple(names[i] for i in sorted(_cone(original, makers, layer))) for layer in layers]
+    made = {name for layer in layers for name in layer.outputs}
+    return [tuple(names[i] for i in sorted(_cone(original, makers, layer, made))) for layer in layers]
 
 
-def _cone(original: onnx.ModelProto, makers: dict[str, int], layer: Layer) -> set[int]:
-    """Indices of the file's nodes met on the way back from the outputs of ``layer`` to its inputs."""
-    stop = set(layer.inputs)
+def _cone(original: onnx.ModelProto, makers: dict[str, int], layer: Layer, made: set[str]) -> set[int]:
+    """Indices of the file's nodes met on the way back from the outputs of ``layer`` to its inputs.
+
+    made: by the layers; what the file has in place of an input of another name comes from one of them
+    """
+    stop = made.difference(dq.output[0] for dq in layer.before).union(layer.inputs)
     found: set[int] = set()
     todo = [name for name in layer.outputs if name in makers]
     while todo:

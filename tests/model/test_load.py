@@ -22,6 +22,7 @@ from model.mapping import Mapping
 from runtime.errors import CleaveError
 from tests.tiny_cnn import (
     NEWEST,
+    assert_cut_exactly,
     assert_same,
     branches,
     frame,
@@ -29,6 +30,7 @@ from tests.tiny_cnn import (
     network,
     node,
     platform,
+    random_mapping,
     run_mapping,
     run_whole,
     save,
@@ -567,6 +569,43 @@ def test_unfolded_layers_stand_for_themselves(tmp_path: Path) -> None:
         *[(name,) for name in ("conv1", "norm1", "relu", "conv2", "scale", "shift", "norm2")],
         ("drop", "sum"),
     ]
+
+
+def test_nodes_that_folding_adds_stand_before_their_readers(tmp_path: Path) -> None:
+    """A fully connected layer of three axes becomes one of two, between Reshapes that the file does not have."""
+    nodes = [
+        node("Relu", ["x"], ["r"], "relu"),
+        node("MatMul", ["r", "w"], ["m"], "matmul"),
+        node("Add", ["m", "b"], ["a"], "add"),
+        node("Neg", ["a"], ["y"], "neg"),
+    ]
+    model = network(nodes, {"x": (2, 3, 4)}, ["y"], {"w": weight(4, 5), "b": weight(5)})
+    graph = graph_of(tmp_path, model, folded=True)
+    assert [(layer.op, layer.origins) for layer in graph.layers] == [
+        ("Relu", ("relu",)),
+        ("Reshape", ()),
+        ("Gemm", ()),
+        ("Reshape", ("matmul", "add")),
+        ("Neg", ("neg",)),
+    ]
+    assert_cut_exactly(graph, random_mapping(random.Random(0), graph, 3), 3)
+
+
+def test_of_two_nodes_that_make_the_same_folding_keeps_one_before_the_readers_of_both(tmp_path: Path) -> None:
+    """The one that went is work of what reads it, and what came before both is not."""
+    nodes = [
+        node("Conv", ["x", "w"], ["c"], "conv"),
+        node("Relu", ["c"], ["r"], "relu"),
+        node("Neg", ["r"], ["n"], "neg"),
+        node("Relu", ["c"], ["s"], "again"),
+        node("Abs", ["s"], ["a"], "abs"),
+        node("Add", ["n", "a"], ["y"], "add"),
+    ]
+    model = network(nodes, {"x": (1, 3, 4, 4)}, ["y"], {"w": weight(5, 3, 1, 1)})
+    graph = graph_of(tmp_path, model, folded=True)
+    assert [layer.op for layer in graph.layers] == ["Conv", "Relu", "Neg", "Abs", "Add"]
+    assert sorted(name for layer in graph.layers for name in layer.origins) == sorted(n.name for n in nodes)
+    assert_whole_is_right(graph)
 
 
 def test_a_folded_bundle_of_one_rank_equals_the_file(tmp_path: Path) -> None:

@@ -494,6 +494,21 @@ def test_folding_leaves_quantisation_as_it_is(tmp_path: Path) -> None:
     assert_equal(folded, random_mapping(random.Random(0), folded, DEVICES))
 
 
+@pytest.mark.parametrize("outputs", [{"y": "float32"}, {"y": "float32", "d": "float32"}])
+def test_folding_may_dequantise_a_tensor_once_for_each_reader(outputs: dict[str, str], tmp_path: Path) -> None:
+    """ONNX Runtime writes a DequantizeLinear of two readers twice."""
+    rest = [
+        closed("c"),
+        node("DequantizeLinear", ["c/q", *PAIR], ["d"], "d/DQ"),
+        node("Neg", ["d"], ["n"], "neg"),
+        node("Relu", ["d"], ["r"], "relu"),
+        node("Add", ["n", "r"], ["y"], "add"),
+    ]
+    graph = graph_of(tmp_path, convolution(rest, outputs), folded=True)
+    assert [name for name in names(graph) if name != "d/DQ"] == ["h/Q", "conv", "neg", "relu", "add"]
+    assert_equal(graph, random_mapping(random.Random(0), graph, DEVICES))
+
+
 def test_a_gathered_layer_stays_quantised(tmp_path: Path) -> None:
     rest = [closed("c"), opened("c"), node("Neg", ["d"], ["y"], "neg")]
     rest[1].output[0] = "d"
