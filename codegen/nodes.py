@@ -46,7 +46,7 @@ def constants(graph: Graph, layer: Layer, part: Part, shape: tuple[int, ...]) ->
     elif layer.op == "Resize" and len(layer.inputs) > 3 and layer.inputs[3]:
         axes = layer.integers("axes", tuple(range(len(shape))))
         found = {3: [shape[axis] for axis in axes]}
-    return {at: np.array(values, np.int64) for at, values in found.items()}
+    return {at: np.array(values, graph.tensors[layer.inputs[at]].dtype) for at, values in found.items()}
 
 
 def _bounds(graph: Graph, layer: Layer, part: Part) -> tuple[list[int], list[int]]:

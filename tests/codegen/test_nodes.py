@@ -12,8 +12,9 @@ from codegen import nodes
 from model import boxes
 from model.boxes import CHANNELS, ROWS, SAMPLES
 from model.graph import Graph
+from model.mapping import Mapping, Shard
 from runtime.plan import Part
-from tests.tiny_cnn import graph_of, network, node, weight
+from tests.tiny_cnn import assert_cut_exactly, graph_of, network, node, weight
 
 SHAPE = (2, 6, 8, 4)
 
@@ -78,6 +79,14 @@ def test_a_part_of_a_slice_takes_all_that_it_is_given(tmp_path: Path) -> None:
     old = one(tmp_path, "Slice", starts=[1, 2], ends=[5, 8], axes=[1, 2], opset=9)
     assert adapted(old, ROWS, 0, 2) == {"starts": [1, 0], "ends": [5, nodes.EVERYTHING], "axes": [1, 2]}
     assert constants(old, ROWS, 0, 2) == {}
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("kind", [CHANNELS, ROWS])
+def test_bounds_of_a_slice_are_all_of_one_type(kind: int, dtype: str, tmp_path: Path) -> None:
+    graph = one(tmp_path, "Slice", *(np.array(v, dtype) for v in ([1, 2], [5, 8], [1, 2], [1, 2])))
+    size = graph.tensors["y"].shape[kind]
+    assert_cut_exactly(graph, Mapping.of([Shard(0, 0, 1, 0, kind), Shard(0, 1, size, 1, kind)]), 2)
 
 
 @pytest.mark.parametrize(
