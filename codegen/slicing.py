@@ -253,8 +253,7 @@ class _Cutter:
         if not wire.is_packed(tensor.data_type):
             self.weights[name] = self.graph.constant(name)
         elif all(name != packed.name for packed in self.packed):
-            array = numpy_helper.to_array(tensor, base_dir=str(self.graph.path.parent))
-            self.packed.append(numpy_helper.from_array(array, name))
+            self.packed.append(numpy_helper.from_array(self.graph.constant(name), name))
         return name
 
     def _have(self, wanted: Piece) -> str:

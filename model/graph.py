@@ -158,6 +158,6 @@ def read_constant(tensor: onnx.TensorProto, path: Path) -> np.ndarray:
     """The value of an initializer of the file ``path``, mapped from it where it is large."""
     try:
         mapped = wire.in_place(tensor, path.parent)
-        return numpy_helper.to_array(tensor, base_dir=str(path.parent)) if mapped is None else mapped
-    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        return numpy_helper.to_array(wire.inline(tensor, path.parent)) if mapped is None else mapped
+    except (OSError, ValueError) as error:
         raise CleaveError(f"{path}: the data of weight '{tensor.name}' cannot be read: {error}") from error

@@ -71,11 +71,11 @@ def _read(path: Path) -> onnx.ModelProto:
 
 
 def _check_external(model: onnx.ModelProto, path: Path) -> None:
-    """External data must lie beside the file, inside its folder."""
+    """External data must lie beside the file, inside its folder; or in the file, which may be a link to elsewhere."""
     folder = path.parent.resolve()
     for tensor in model.graph.initializer:
         for entry in tensor.external_data:
-            if entry.key != "location":
+            if entry.key != "location" or entry.value == path.name:
                 continue
             file = (folder / entry.value).resolve()
             if not file.is_relative_to(folder):

@@ -144,6 +144,17 @@ def in_place(tensor: TensorProto, folder: Path) -> np.ndarray | None:
     return np.memmap(folder / place["location"], dtype, "r", int(place.get("offset", 0)), shape)
 
 
+def inline(tensor: TensorProto, folder: Path) -> TensorProto:
+    """The tensor with its bytes in it, read from their file where that is another."""
+    place = {entry.key: entry.value for entry in tensor.external_data}
+    if "location" not in place:
+        return tensor
+    with (folder / place["location"]).open("rb") as file:
+        file.seek(int(place.get("offset", 0)))
+        raw = file.read(int(place.get("length", -1)))
+    return TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, raw_data=raw)
+
+
 def is_packed(data_type: int) -> bool:
     """Whether elements take less than a byte, or no fixed number of them."""
     return data_type in PACKED

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -154,6 +155,25 @@ def test_weights_outside_the_folder_are_refused(location: str, tmp_path: Path) -
     (folder / "weights.bin").rename(tmp_path / "weights.bin")
     (folder / "link.bin").symlink_to(tmp_path / "weights.bin")
     assert refused(path) == [f"weight 'w' lies outside the model's folder: {location}"]
+
+
+@pytest.mark.parametrize("folded", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "int4"])
+def test_a_model_may_be_a_link_to_elsewhere_with_its_weights_inside(dtype: str, folded: bool, tmp_path: Path) -> None:
+    """As caches of downloads have it."""
+    nodes = [node("MatMul", ["x", "w"], ["y"])]
+    model = network(nodes, {"x": (4, 60)}, ["y"], {"w": weight(60, 80)}, 21, 10)
+    if dtype == "int4":
+        values = np.random.default_rng(0).integers(-7, 8, (60, 80))
+        model.graph.initializer[0].CopyFrom(numpy_helper.from_array(values.astype(ml_dtypes.int4), "q"))
+        model.graph.initializer.append(numpy_helper.from_array(np.array(0.1, np.float32), "s"))
+        model.graph.node.insert(0, node("DequantizeLinear", ["q", "s"], ["w"]))
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "snapshot").mkdir()
+    (tmp_path / "snapshot/m.onnx").symlink_to(save(tmp_path / "blobs", model))
+    graph = load(tmp_path / "snapshot/m.onnx", folded=folded)
+    assert graph.name == "m"
+    assert_whole_is_right(graph)
 
 
 def test_a_weight_used_twice_is_one_constant(tmp_path: Path) -> None:
