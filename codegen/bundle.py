@@ -76,7 +76,7 @@ class Source:
 
 def source(graph: Graph, folded: bool, shapes: dict[str, tuple[int, ...]]) -> Source:
     """Describe the file that ``graph`` was read from."""
-    return Source(graph.path.resolve(), folded, shapes)
+    return Source(graph.path.parent.resolve() / graph.path.name, folded, shapes)
 
 
 def write_bundle(

@@ -190,6 +190,15 @@ def test_changed_external_weights_are_found_out(tmp_path: Path) -> None:
         check_source(tmp_path / "out")
 
 
+def test_weights_may_lie_beside_a_link_to_the_model(tmp_path: Path) -> None:
+    path = external(tmp_path / "model")
+    path.symlink_to(path.rename(tmp_path / "elsewhere.onnx"))
+    graph = load(path)
+    write_bundle(graph, CLUSTER, Mapping.whole(graph, [1]), source(graph, False, {}), tmp_path / "out", force=False)
+    assert check_source(tmp_path / "out") == path
+    assert verify(tmp_path / "out", path, frames=1, communicator="inprocess").passed
+
+
 def test_a_hash_depends_on_nothing_but_the_content(tmp_path: Path) -> None:
     first, second = external(tmp_path / "a"), external(tmp_path / "b")
     assert model_hash(first) == model_hash(second)
