@@ -51,8 +51,11 @@ def _before(layer: Layer, openers: dict[str, onnx.NodeProto], constants: Contain
 def _close(
     layers: list[Layer], tensors: dict[str, Tensor], constants: Container[str], outputs: tuple[str, ...]
 ) -> list[Layer]:
-    """Every QuantizeLinear that alone reads what a layer makes goes to that layer; so does an activation between."""
-    read = Counter(name for layer in layers for name in layer.inputs)
+    """Every QuantizeLinear that alone reads what a layer makes goes to that layer; so does an activation between.
+
+    What a layer opens for itself counts as read under both names: where another layer makes it too, somebody needs it.
+    """
+    read = Counter(name for layer in layers for name in {*layer.inputs, *layer.node.input})
     read.update(outputs)
     makers = {name: layer for layer in layers for name in layer.outputs if read[name] == 1}
     chains: dict[str, list[Layer]] = {}

@@ -211,6 +211,21 @@ def test_a_change_of_scale_is_a_layer_that_is_cut_like_others(tmp_path: Path) ->
     assert_equal(graph, random_mapping(random.Random(0), graph, DEVICES))
 
 
+@pytest.mark.parametrize("rest", [["Relu"], []])
+def test_what_is_opened_stays_an_output_where_it_is_closed_again(rest: list[str], tmp_path: Path) -> None:
+    """No layer reads it but inside itself."""
+    ends = [
+        node("DequantizeLinear", ["c/q", *PAIR], ["d"], "d/DQ"),
+        *[node(op, ["d"], ["r"], "relu") for op in rest],
+        node("QuantizeLinear", ["r" if rest else "d", "t", "z"], ["y"], "y/Q"),
+    ]
+    scale = {"t": np.array(0.1, np.float32)}
+    graph = graph_of(tmp_path, convolution([closed("c"), *ends], {"d": "float32", "y": "uint8"}, scale))
+    assert names(graph) == ["h/Q", "conv", "d/DQ", "relu" if rest else "y/Q"]
+    for seed in range(4):
+        assert_equal(graph, random_mapping(random.Random(seed), graph, DEVICES))
+
+
 @pytest.mark.parametrize("between", [["Relu"], ["Clip", "low", "high"], ["Clip", "", "high"]])
 def test_a_relu_before_a_quantize_is_part_of_the_layer(between: list[str], tmp_path: Path) -> None:
     bounds = {"low": np.array(0.5, np.float32), "high": np.array(6, np.float32)}
