@@ -3,8 +3,8 @@
 Ours are joined where they are used: every device that needs a split layer gets each piece from the device that made
 it. AutoDiCE lets one device gather all pieces, and pass the whole tensor on to the others.
 
-Here that is said in the graph: an ``Identity`` follows each layer that the mapping splits, whole on the gathering
-device, and all consumers read from it. Lowering, pricing and slicing need not know.
+Here that is said in the graph: an ``Identity`` follows each output of a layer that the mapping splits, whole on the
+gathering device, and all consumers read from it. Lowering, pricing and slicing need not know.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from model.mapping import Mapping, Shard
 
 
 def gathered(graph: Graph, mapping: Mapping) -> tuple[Graph, Mapping]:
-    """The graph with a gathering ``Identity`` after each split layer, and the mapping of that graph.
+    """The graph with a gathering ``Identity`` after each output of a split layer, and the mapping of that graph.
 
     The device of the first consumer's first shard gathers; of an output of the network that no layer reads, the device
-    that has the layer's first input whole; the layer's own first device, where that input is the network's.
+    that has the layer's first input whole; the layer's own first device, where that input is the network's or none is.
     """
     weaver = _Weaver(graph, mapping)
     for layer in graph.layers:
@@ -68,28 +68,33 @@ class _Weaver:
         if len(row) == 1:
             self.home.update(dict.fromkeys(layer.outputs, row[0].device))
         else:
-            self._gather(layer, (own.node, *own.after)[-1], self._gatherer(layer))
+            for name in layer.outputs:
+                if name in self.first_use or name in self.graph.outputs:
+                    maker = next(node for node in (own.node, *own.after) if name in node.output)
+                    self._gather(layer, maker, self.graph.tensors[name])
 
-    def _gather(self, layer: Layer, node: onnx.NodeProto, device: int) -> None:
-        """Follow a split layer, which has one output, by the ``Identity``. Outputs of the network keep their name."""
-        output = self.graph.tensors[layer.outputs[0]]
+    def _gather(self, layer: Layer, node: onnx.NodeProto, output: Tensor) -> None:
+        """Follow an output of a split layer, made by ``node``, by the ``Identity``. Outputs of the network keep their
+        name.
+        """
+        device = self._gatherer(layer, output.name)
         ends = output.name in self.graph.outputs
         fresh = self._fresh(f"{output.name}/{'parts' if ends else 'gathered'}")
         self.tensors[fresh] = replace(output, name=fresh)
         source, target = (fresh, output.name) if ends else (output.name, fresh)
-        node.output[0] = source
+        node.output[:] = [source if name == output.name else name for name in node.output]
         self.renamed[output.name] = target
         self.home[output.name] = device
         name = self._fresh(f"{layer.name}/gather")
         identity = helper.make_node("Identity", [source], [target], name=name)
-        whole = Shard(0, 0, output.shape[boxes.CHANNELS], device)
+        whole = Shard(0, 0, boxes.sizes(output.shape)[boxes.CHANNELS], device)
         self._append(Layer(len(self.layers), name, "Identity", identity, 0, ()), [whole])
 
-    def _gatherer(self, layer: Layer) -> int:
-        """The device that gathers a split layer."""
-        output, first_input = layer.outputs[0], self.graph.activations(layer)[0]
+    def _gatherer(self, layer: Layer, output: str) -> int:
+        """The device that gathers an output of a split layer."""
         if output in self.first_use:
             return self.rows[self.first_use[output]][0].device
+        first_input = next(iter(self.graph.activations(layer)), "")
         return self.home.get(first_input, self.rows[layer.index][0].device)
 
     def _append(self, layer: Layer, row: list[Shard]) -> None:

@@ -16,6 +16,7 @@ from onnx import ModelProto
 from codegen import bundle, zoo
 from codegen.verify import verify
 from dse.chromosomes import chromosome
+from model import boxes
 from model.arrays import arrays
 from model.gather import gathered
 from model.graph import Graph
@@ -220,6 +221,37 @@ def test_new_names_are_names_of_nothing_else(tmp_path: Path) -> None:
         *("a", "a/gathered''", "a/gathered'", "z/parts'", "z"),
     ]
     assert_cut_exactly(new, moved, 2)
+
+
+def test_every_output_of_a_layer_that_somebody_needs_is_gathered(tmp_path: Path) -> None:
+    nodes = [
+        node("Split", ["x", "sizes"], ["a", "b", "c", "d"], "split", axis=1),
+        node("Relu", ["a"], ["y"], "relu"),
+        node("Neg", ["c"], ["z"], "neg"),
+    ]
+    model = network(nodes, {"x": (1, 9, 4, 4)}, ["y", "z", "b"], {"sizes": np.array([2, 1, 3, 3])})
+    graph = graph_of(tmp_path, model)
+    halves = [Shard(0, 0, 1, D0, boxes.ROWS), Shard(0, 1, 4, D1, boxes.ROWS)]
+    new, moved = gathered(graph, Mapping.of([*halves, Shard(1, 0, 2, D2), Shard(2, 0, 3, D3)]))
+    assert [(layer.name, layer.outputs) for layer in new.layers] == [
+        ("split", ("a", "b/parts", "c", "d")),
+        ("split/gather", ("a/gathered",)),
+        ("split/gather'", ("b",)),
+        ("split/gather''", ("c/gathered",)),
+        ("relu", ("y",)),
+        ("neg", ("z",)),
+    ]
+    assert [shard.device for shard in moved.shards[2:5]] == [D2, D0, D3]
+    assert_cut_exactly(new, moved, 4)
+
+
+def test_a_tensor_without_channels_is_gathered(tmp_path: Path) -> None:
+    model = network([node("Relu", ["x"], ["r"], "relu"), node("Neg", ["r"], ["y"], "neg")], {"x": (8,)}, ["y"])
+    graph = graph_of(tmp_path, model)
+    thirds = [Shard(1, 0, 2, D1, boxes.SAMPLES), Shard(1, 2, 3, D0, boxes.SAMPLES), Shard(1, 3, 8, D2, boxes.SAMPLES)]
+    new, moved = gathered(graph, Mapping.of([Shard(0, 0, 1, D3), *thirds]))
+    assert moved.shards[-1] == Shard(2, 0, 1, D3)
+    assert_cut_exactly(new, moved, 4)
 
 
 # Over random mappings

@@ -536,6 +536,36 @@ def test_a_gathered_layer_stays_quantised(tmp_path: Path) -> None:
     assert_equal(woven, moved)
 
 
+def test_all_outputs_of_a_quantised_split_are_gathered(tmp_path: Path) -> None:
+    rest = [
+        closed("c"),
+        node("DequantizeLinear", ["c/q", *PAIR], ["d"], "d/DQ"),
+        node("Split", ["d", "sizes"], ["e", "f"], "split", axis=1),
+        closed("e"),
+        closed("f"),
+        opened("e"),
+        node("Neg", ["e'"], ["y"], "neg"),
+    ]
+    rest[-2].output[0] = "e'"
+    model = convolution(rest, {"y": "float32", "f/q": "uint8"}, {"sizes": np.array([3, 5])})
+    graph = graph_of(tmp_path, model)
+    halves = [Shard(2, 0, 3, 1, boxes.ROWS), Shard(2, 3, 8, 2, boxes.ROWS)]
+    woven, moved = gathered(graph, Mapping.of([Shard(0, 0, 6, 0), Shard(1, 0, 8, 0), *halves, Shard(3, 0, 3, 3)]))
+    assert woven.by_name["split"].outputs == ("e/q", "f/q/parts")
+    assert woven.by_name["neg"].inputs == ("e/q/gathered",)
+    assert_equal(woven, moved)
+
+
+def test_weights_that_are_an_output_are_gathered_where_their_first_part_is(tmp_path: Path) -> None:
+    """Their DequantizeLinear is a layer that reads no activation."""
+    graph = graph_of(tmp_path, convolution([closed("c")], {"c/q": "uint8", "w/dq": "float32"}))
+    assert names(graph) == ["h/Q", "w/DQ", "conv"]
+    halves = [Shard(1, 0, 4, 2), Shard(1, 4, 6, 1)]
+    woven, moved = gathered(graph, Mapping.of([Shard(0, 0, 6, 0), *halves, Shard(2, 0, 8, 0)]))
+    assert moved.shards[-2] == Shard(2, 0, 6, 2)
+    assert_equal(woven, moved)
+
+
 def test_files_of_autodice_may_name_what_became_part_of_a_layer(tmp_path: Path) -> None:
     graph, _ = one(tmp_path)
     cluster = platform(2)
