@@ -79,7 +79,7 @@ class _Cutter:
         self.opset = dict(graph.opsets).get("", 1)
         self.nodes: list[onnx.NodeProto] = []
         self.weights: dict[str, np.ndarray] = {}
-        self.packed: list[TensorProto] = []
+        self.packed: dict[str, TensorProto] = {}
         self.held: dict[str, list[Piece]] = {}
         self.joined: dict[Piece, str] = {}
         self.trimmed: set[str] = set()
@@ -100,7 +100,7 @@ class _Cutter:
         small = [numpy_helper.from_array(v, n) for n, v in self.weights.items() if v.nbytes <= wire.LARGE_BYTES]
         large = {n: v for n, v in self.weights.items() if v.nbytes > wire.LARGE_BYTES}
         name = f"{self.graph.name}/{self.run.file.removesuffix('.onnx')}"
-        body = helper.make_graph(self.nodes, name, inputs, outputs, initializer=small + self.packed)
+        body = helper.make_graph(self.nodes, name, inputs, outputs, initializer=[*small, *self.packed.values()])
         opsets = [helper.make_opsetid(domain, version) for domain, version in self.graph.opsets]
         version = self.graph.ir_version
         light = helper.make_model(body, opset_imports=opsets, ir_version=version, producer_name="cleave")
@@ -239,22 +239,22 @@ class _Cutter:
         shape = self.graph.tensors[name].shape
         low, high = need.interval(part.start, part.stop, shape[need.axis]) if need.axis >= 0 else (0, 0)
         if need.axis < 0 or (low, high) == (0, shape[need.axis]):
-            return self._whole_weight(name)
+            return self._boxed(name, name)
         if low == high:
             return None
         cut = f"{name}[{':,' * need.axis}{low}:{high}]"
-        if cut not in self.weights:
-            self.weights[cut] = self.graph.constant(name)[(slice(None),) * need.axis + (slice(low, high),)]
-        return cut
+        return self._boxed(cut, name, (slice(None),) * need.axis + (slice(low, high),))
 
-    def _whole_weight(self, name: str) -> str:
-        """A constant as it is; strings and elements of less than a byte stay in the form that they have."""
-        tensor = self.graph.constants[name]
-        if not wire.is_packed(tensor.data_type):
-            self.weights[name] = self.graph.constant(name)
-        elif all(name != packed.name for packed in self.packed):
-            self.packed.append(numpy_helper.from_array(self.graph.constant(name), name))
-        return name
+    def _boxed(self, target: str, name: str, box: tuple[slice, ...] = ()) -> str:
+        """Add a constant, or a box of it, once; strings and elements of less than a byte are packed again."""
+        if target not in self.weights and target not in self.packed:
+            value = self.graph.constant(name)
+            value = value[box] if box else value
+            if wire.is_packed(self.graph.constants[name].data_type):
+                self.packed[target] = numpy_helper.from_array(value, target)
+            else:
+                self.weights[target] = value
+        return target
 
     def _have(self, wanted: Piece) -> str:
         """Name of a value that is ``wanted`` exactly; put together from what the segment holds where need be."""
