@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import onnx
 from onnx import helper
@@ -26,21 +27,32 @@ def correct(graph: onnx.GraphProto, shapes: Mapping[str, Shape], path: Path) -> 
     """
     for node in graph.node:
         if node.op_type in POOLS and {node.input[0], node.output[0]} <= shapes.keys():
-            a = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-            if a.get("ceil_mode", 0) and a.get("auto_pad", b"NOTSET") == b"NOTSET":
+            a = _attributes(node)
+            if a.get("ceil_mode", 0):
                 sizes, inferred = shapes[node.input[0]][2:], shapes[node.output[0]][2:]
-                counts, pads = _windows(a, sizes)
+                counts, padding = _windows(a, sizes)
                 if counts != inferred:
-                    _round_down(node, a, pads, path)
+                    _round_down(node, a, padding, path)
                     return True
     return False
 
 
-def _windows(a: Mapping, sizes: Shape) -> tuple[Shape, list[int]]:
-    """How many windows there are along each axis, and the pads with which they fit exactly."""
+def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    """Attributes by name; ``auto_pad`` only where it adds padding, ``pads`` only where they are heeded."""
+    a = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    how = a.pop("auto_pad", b"NOTSET")
+    if how != b"NOTSET":
+        a.pop("pads", None)
+    return a | ({"auto_pad": how} if how.startswith(b"SAME") else {})
+
+
+def _windows(a: Mapping[str, Any], sizes: Shape) -> tuple[Shape, dict[str, Any]]:
+    """How many windows there are along each axis, and the padding with which they fit exactly."""
     ones = [1] * len(sizes)
-    pads = a.get("pads", [0] * (2 * len(sizes)))
     strides = a.get("strides", ones)
+    if "auto_pad" in a:
+        return tuple(-(-n // s) for n, s in zip(sizes, strides, strict=True)), {"auto_pad": a["auto_pad"]}
+    pads = a.get("pads", [0] * (2 * len(sizes)))
     windows = [(k - 1) * d + 1 for k, d in zip(a["kernel_shape"], a.get("dilations", ones), strict=True)]
     begins, counts, ends = pads[: len(sizes)], [], []
     for size, begin, end, stride, window in zip(sizes, begins, pads[len(sizes) :], strides, windows, strict=True):
@@ -49,16 +61,20 @@ def _windows(a: Mapping, sizes: Shape) -> tuple[Shape, list[int]]:
             count -= 1
         counts.append(count)
         ends.append(max(0, (count - 1) * stride + window - size - begin))
-    return tuple(counts), [*begins, *ends]
+    return tuple(counts), {"pads": [*begins, *ends]}
 
 
-def _round_down(node: onnx.NodeProto, a: Mapping, pads: list[int], path: Path) -> None:
-    """Only padding that the file asks for may count in an average, so there must not be more."""
+def _round_down(node: onnx.NodeProto, a: Mapping[str, Any], padding: dict[str, Any], path: Path) -> None:
+    """Only padding that the file asks for may count in an average, so there must not be more. Nor less than none, as
+    SAME_UPPER and SAME_LOWER may mean where strides leave elements out: ONNX Runtime averages that rounding up only.
+    """
+    pads, strides = padding.get("pads", []), a.get("strides", [1] * len(a["kernel_shape"]))
     more = any(new > old for new, old in zip(pads, a.get("pads", [0] * len(pads)), strict=True))
-    if more and node.op_type == "AveragePool" and a.get("count_include_pad", 0):
-        name = node.name or node.output[0]
-        raise CleaveError(f"{path}: layer '{name}': averages that count padding cannot round up here; export opset 22")
-    kept = [x for x in node.attribute if x.name not in ("ceil_mode", "pads")]
-    changed = onnx.NodeProto(attribute=[*kept, helper.make_attribute("pads", pads)])
+    less = "auto_pad" in padding and any(s > k for s, k in zip(strides, a["kernel_shape"], strict=True))
+    if node.op_type == "AveragePool" and (less or (more and a.get("count_include_pad", 0))):
+        name, what = node.name or node.output[0], "leave elements out" if less else "count padding"
+        raise CleaveError(f"{path}: layer '{name}': averages that {what} cannot round up here; export opset 22")
+    kept = [x for x in node.attribute if x.name not in ("ceil_mode", "pads", "auto_pad")]
+    changed = onnx.NodeProto(attribute=[*kept, *(helper.make_attribute(k, v) for k, v in padding.items())])
     del node.attribute[:]
     node.attribute.extend(changed.attribute)

@@ -425,6 +425,35 @@ def test_pooling_that_rounds_up_has_the_shape_of_onnx_runtime(op: str, opset: in
         assert_whole_is_right(graph)
 
 
+@pytest.mark.parametrize("how", ["VALID", "SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize(("op", "opset"), [*ROUND_UP, ("LpPool", 18), ("LpPool", 22)])
+def test_pooling_that_rounds_up_with_automatic_padding_has_the_shape_of_onnx_runtime(
+    op: str, opset: int, how: str, tmp_path: Path
+) -> None:
+    """Where its stride leaves elements out, a MaxPool runs in ONNX Runtime with VALID alone."""
+    for kernel, stride in itertools.product((1, 2, 3), (1, 2, 3, 4)):
+        if kernel < stride and how != "VALID":
+            continue
+        attributes = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "ceil_mode": 1, "auto_pad": how}
+        nodes = [node(op, ["x"], ["p"], **attributes), node("Flatten", ["p"], ["y"])]
+        graph = graph_of(tmp_path, network(nodes, {"x": (1, 2, 10, 11)}, ["y", "p"], opset=opset))
+        assert {n: graph.tensors[n].shape for n in "yp"} == {
+            n: value.shape for n, value in run_whole(graph.path, frame(graph)).items()
+        }
+        assert_whole_is_right(graph)
+
+
+def test_an_average_that_leaves_elements_out_and_rounds_up_is_refused(tmp_path: Path) -> None:
+    """ONNX Runtime averages it, but nothing like it that rounds down."""
+    how: dict = {"kernel_shape": [1, 1], "strides": [3, 3], "ceil_mode": 1, "auto_pad": "SAME_UPPER"}
+    model = network([node("AveragePool", ["x"], ["y"], "mean", **how)], {"x": (1, 2, 6, 6)}, ["y"])
+    assert refused_model(tmp_path, model) == [
+        "layer 'mean': averages that leave elements out cannot round up here; export opset 22"
+    ]
+    model.opset_import[0].version = 22
+    assert_whole_is_right(graph_of(tmp_path, model))
+
+
 def test_an_average_that_counts_padding_and_rounds_up_on_one_axis_only_is_refused(tmp_path: Path) -> None:
     """It has no equal that rounds down: one axis has a window too many, the other reaches over the end."""
     how: dict = {"kernel_shape": [2, 2], "strides": [3, 3], "ceil_mode": 1, "count_include_pad": 1}
