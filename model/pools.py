@@ -1,4 +1,4 @@
-"""Pooling that rounds up, as ONNX Runtime and opset 22 understand it.
+"""Pooling that rounds up, as ONNX Runtime and opset 22 understand it; and what ONNX and ONNX Runtime pad differently.
 
 Before opset 22, ONNX's shape inference counts a last window even where it begins in the padding at the end, or behind
 the input; runtimes leave that window out, and then stumble over their own inference when a tensor is put together.
@@ -28,6 +28,7 @@ def correct(graph: onnx.GraphProto, shapes: Mapping[str, Shape], path: Path) -> 
     for node in graph.node:
         if node.op_type in POOLS and {node.input[0], node.output[0]} <= shapes.keys():
             a = _attributes(node)
+            _refuse_dilated(node, a, path)
             if a.get("ceil_mode", 0):
                 sizes, inferred = shapes[node.input[0]][2:], shapes[node.output[0]][2:]
                 counts, padding = _windows(a, sizes)
@@ -44,6 +45,15 @@ def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
     if how != b"NOTSET":
         a.pop("pads", None)
     return a | ({"auto_pad": how} if how.startswith(b"SAME") else {})
+
+
+def _refuse_dilated(node: onnx.NodeProto, a: Mapping[str, Any], path: Path) -> None:
+    """ONNX pads for the reach of a dilated window, ONNX Runtime as if it were not dilated: shapes and values differ."""
+    dilations = a.get("dilations", [1] * len(a["kernel_shape"]))
+    if "auto_pad" in a and any(k > 1 and d > 1 for k, d in zip(a["kernel_shape"], dilations, strict=True)):
+        where, how = f"{path}: layer '{node.name or node.output[0]}'", a["auto_pad"].decode()
+        raise CleaveError(f"{where}: ONNX and ONNX Runtime pad a dilated {node.op_type} by {how} in different ways; "
+                          "export it with explicit pads")  # fmt: skip
 
 
 def _windows(a: Mapping[str, Any], sizes: Shape) -> tuple[Shape, dict[str, Any]]:

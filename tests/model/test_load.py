@@ -454,6 +454,22 @@ def test_an_average_that_leaves_elements_out_and_rounds_up_is_refused(tmp_path: 
     assert_whole_is_right(graph_of(tmp_path, model))
 
 
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
+@pytest.mark.parametrize("how", ["SAME_UPPER", "SAME_LOWER"])
+def test_a_dilated_pooling_with_automatic_padding_is_refused(how: str, op: str, tmp_path: Path) -> None:
+    """ONNX Runtime makes another shape of it than ONNX says; with a window of one element it does not."""
+    attributes = {"kernel_shape": [1, 2], "dilations": [2, 2], "auto_pad": how}
+    model = network([node(op, ["x"], ["y"], "pool", **attributes)], {"x": (1, 2, 6, 7)}, ["y"], opset=NEWEST)
+    assert run_whole(model, {"x": np.ones((1, 2, 6, 7), np.float32)})["y"].shape != (1, 2, 6, 7)
+    assert refused_model(tmp_path, model) == [
+        f"layer 'pool': ONNX and ONNX Runtime pad a dilated {op} by {how} in different ways; "
+        "export it with explicit pads"
+    ]
+    attributes["kernel_shape"] = [1, 1]
+    model = network([node(op, ["x"], ["y"], "pool", **attributes)], {"x": (1, 2, 6, 7)}, ["y"], opset=NEWEST)
+    assert_whole_is_right(graph_of(tmp_path, model))
+
+
 def test_an_average_that_counts_padding_and_rounds_up_on_one_axis_only_is_refused(tmp_path: Path) -> None:
     """It has no equal that rounds down: one axis has a window too many, the other reaches over the end."""
     how: dict = {"kernel_shape": [2, 2], "strides": [3, 3], "ceil_mode": 1, "count_include_pad": 1}
