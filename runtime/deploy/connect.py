@@ -276,7 +276,7 @@ def _config(target: Target) -> dict[str, Any]:
         found: dict[str, Any] = dict(paramiko.SSHConfig.from_path(str(file)).lookup(target.address))
     except (paramiko.SSHException, OSError) as error:
         raise HostError(f"{file} cannot be read: {error}") from error
-    if {"proxyjump", "proxycommand"} & set(found):
+    if any((found.get(key) or "none").lower() != "none" for key in ("proxyjump", "proxycommand")):
         raise HostError(f"{file} reaches it through another host (ProxyJump, ProxyCommand), which is not supported yet")
     return found
 

@@ -112,6 +112,29 @@ def test_the_users_own_configuration_is_read(
         connect(Target("a", "board", port=1), server.trust)
 
 
+def configure(home: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
+    """Have a user whose ``~/.ssh/config`` has these lines for the host ``board``."""
+    (home / ".ssh").mkdir(exist_ok=True)
+    (home / ".ssh" / "config").write_text("Host board\n" + "".join(f" {line}\n" for line in lines))
+    monkeypatch.setenv("HOME", str(home))
+
+
+@pytest.mark.parametrize("line", ["ProxyJump none", "ProxyJump None", "ProxyCommand none"])
+def test_a_way_through_no_other_host_is_a_straight_one(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(tmp_path, monkeypatch, "HostName 127.0.0.1", line)
+    with pytest.raises(HostError, match="cannot be reached at"):
+        connect(Target("a", "board", port=1), NOBODY)
+
+
+@pytest.mark.parametrize("line", ["ProxyJump gate", "ProxyCommand nc %h %p"])
+def test_a_way_through_another_host_is_refused(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure(tmp_path, monkeypatch, "HostName 127.0.0.1", line)
+    with pytest.raises(HostError, match="reaches it through another host"):
+        connect(Target("a", "board", port=1), NOBODY)
+
+
 def test_python_that_is_not_there_and_hostile_names_of_it(sshds: list[Server]) -> None:
     for python in ("/no/python", "python3; touch pwned", "$(touch pwned)", "`touch pwned`", "'; touch pwned; '"):
         with pytest.raises(HostError, match="has no Python at"):
