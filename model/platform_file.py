@@ -210,9 +210,16 @@ def architecture(text: str) -> str:
 def address(text: str) -> str:
     """A host name, an IPv4 or an IPv6 address."""
     try:
-        return str(IPv6Address(text)) if ":" in text and "%" not in text else word(text)
+        return str(IPv6Address(text)) if ":" in text and "%" not in text else _host_name(text)
     except ValueError:
         raise CleaveError(f"{text!r} is not an IPv6 address") from None
+
+
+def _host_name(text: str) -> str:
+    """A name that can be looked up; a dot may end it."""
+    if not all(1 <= len(label) <= 63 for label in word(text).removesuffix(".").split(".")):
+        raise CleaveError(f"{text!r} is not a host name (1 to 63 characters before, between and after its dots)")
+    return text
 
 
 def cores(text: str) -> tuple[int, ...]:

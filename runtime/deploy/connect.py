@@ -9,6 +9,7 @@ from __future__ import annotations
 import getpass
 import json
 import logging
+import re
 import shlex
 import socket
 from contextlib import suppress
@@ -173,7 +174,7 @@ class Talk:
 def connect(target: Target, trust: Trust, password: str | None = None) -> Connection:
     """Reach a host, check its key, log in as OpenSSH would. Ends within ``CONNECT_S + 2 * LOGIN_S``."""
     said = _config(target)
-    address, port = said.get("hostname", target.address), target.port or int(said.get("port", 22))
+    address, port = said.get("hostname", target.address), target.port or said.get("port", 22)
     line = _reach(target, address, port)
     client = paramiko.SSHClient()
     client.set_missing_host_key_policy(_Check(target, trust, port))
@@ -251,7 +252,7 @@ def _reach(target: Target, address: str, port: int) -> socket.socket:
     """A TCP connection that notices when the other end is gone."""
     try:
         line = socket.create_connection((address, port), CONNECT_S)
-    except socket.gaierror:
+    except (socket.gaierror, UnicodeError):  # the latter for a label that is empty or too long
         raise HostError(
             f"its address {address!r} is not known: correct the platform file, or name resolution"
         ) from None
@@ -273,12 +274,21 @@ def _config(target: Target) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        found: dict[str, Any] = dict(paramiko.SSHConfig.from_path(str(file)).lookup(target.address))
-    except (paramiko.SSHException, OSError) as error:
+        text = file.read_text(encoding="utf-8", errors="surrogateescape")  # names of files may be any bytes
+        found: dict[str, Any] = dict(paramiko.SSHConfig.from_text(text).lookup(target.address))
+    except (paramiko.SSHException, OSError, ValueError) as error:
         raise HostError(f"{file} cannot be read: {error}") from error
     if any((found.get(key) or "none").lower() != "none" for key in ("proxyjump", "proxycommand")):
         raise HostError(f"{file} reaches it through another host (ProxyJump, ProxyCommand), which is not supported yet")
+    if "port" in found:
+        found["port"] = _port(file, found["port"])
     return found
+
+
+def _port(file: Path, text: str) -> int:
+    if not re.fullmatch("[0-9]{1,5}", text) or not 1 <= int(text) <= 65535:
+        raise HostError(f"{file} says Port {text} of it: write a whole number from 1 to 65535")
+    return int(text)
 
 
 def _refused(target: Target, user: str | None, why: str) -> str:

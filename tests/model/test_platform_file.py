@@ -16,6 +16,7 @@ from runtime.errors import CleaveError
 from runtime.meter import EXAMPLES
 
 NAME_RULE = "(only letters, digits, '.', '-' and '_', the first a letter, digit or '_')"
+HOST_RULE = "(1 to 63 characters before, between and after its dots)"
 
 
 def sentences(*lines: str) -> list[str]:
@@ -78,6 +79,8 @@ def sentences(*lines: str) -> list[str]:
             "provider: 'CUDA' is not an execution provider; write e.g. CUDAExecutionProvider",
         ),
         ("a, address=::g", "address: '::g' is not an IPv6 address"),
+        ("a, address=pi0..lan", f"address: 'pi0..lan' is not a host name {HOST_RULE}"),
+        (f"a, address={'p' * 64}.lan", f"address: '{'p' * 64}.lan' is not a host name {HOST_RULE}"),
     ],
 )
 def test_mistake_on_a_line(line: str, sentence: str) -> None:
@@ -191,6 +194,11 @@ def test_hostile_names_are_refused(name: str) -> None:
     assert sentences(name) == [f"pf.txt:1: host: {name!r} is not a name {NAME_RULE}"]
     for key in ("address", "user", "interface", "medium", "coefficients"):
         assert sentences(f"a, {key}={name}") == [f"pf.txt:1: {key}: {name!r} is not a name {NAME_RULE}"]
+
+
+def test_a_host_name_may_be_as_long_as_names_are_and_end_in_a_dot() -> None:
+    for name in ("p" * 63 + ".lan", "pi0.lan."):
+        assert Platform.parse(f"a, address={name}", "pf.txt").hosts[0].address == name
 
 
 def test_an_ipv6_address_has_no_scope() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import time
@@ -90,9 +91,10 @@ def test_a_host_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -
         assert time.monotonic() - begin < 5
 
 
-def test_an_address_that_nobody_knows() -> None:
-    with pytest.raises(HostError, match=r"its address 'no\.such\.host\.invalid' is not known"):
-        connect(Target("x", "no.such.host.invalid"), NOBODY)
+@pytest.mark.parametrize("address", ["no.such.host.invalid", "pi0..lan", "p" * 64 + ".lan"])
+def test_an_address_that_nobody_knows(address: str) -> None:
+    with pytest.raises(HostError, match=f"its address '{re.escape(address)}' is not known"):
+        connect(Target("x", address), NOBODY)
 
 
 def test_the_users_own_configuration_is_read(
@@ -133,6 +135,27 @@ def test_a_way_through_another_host_is_refused(line: str, tmp_path: Path, monkey
     configure(tmp_path, monkeypatch, "HostName 127.0.0.1", line)
     with pytest.raises(HostError, match="reaches it through another host"):
         connect(Target("a", "board", port=1), NOBODY)
+
+
+@pytest.mark.parametrize("port", ["abc", "0", "65536", "-1", "9" * 5000])
+def test_a_port_of_the_configuration_that_is_none(port: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure(tmp_path, monkeypatch, f"Port {port}")
+    with pytest.raises(HostError, match=rf"config says Port {port} of it: write a whole number from 1 to 65535"):
+        connect(Target("a", "board"), NOBODY)
+
+
+def test_a_configuration_may_have_bytes_that_are_no_utf8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure(tmp_path, monkeypatch, "HostName 127.0.0.1", "Port 1")
+    with (tmp_path / ".ssh" / "config").open("ab") as file:
+        file.write("# Büro\n".encode("latin-1"))
+    with pytest.raises(HostError, match=r"cannot be reached at \[127\.0\.0\.1\]:1 "):
+        connect(Target("a", "board"), NOBODY)
+
+
+def test_a_configuration_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure(tmp_path, monkeypatch, 'Match host "board')
+    with pytest.raises(HostError, match="config cannot be read: "):
+        connect(Target("a", "board"), NOBODY)
 
 
 def test_python_that_is_not_there_and_hostile_names_of_it(sshds: list[Server]) -> None:
