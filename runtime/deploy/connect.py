@@ -175,6 +175,7 @@ def connect(target: Target, trust: Trust, password: str | None = None) -> Connec
     """Reach a host, check its key, log in as OpenSSH would. Ends within ``CONNECT_S + 2 * LOGIN_S``."""
     said = _config(target)
     address, port = said.get("hostname", target.address), target.port or said.get("port", 22)
+    keys = _keys(target, said.get("identityfile", []))
     line = _reach(target, address, port)
     client = paramiko.SSHClient()
     client.set_missing_host_key_policy(_Check(target, trust, port))
@@ -184,7 +185,7 @@ def connect(target: Target, trust: Trust, password: str | None = None) -> Connec
             port,
             username=target.user or said.get("user"),
             password=password,
-            key_filename=[target.key] if target.key else said.get("identityfile"),
+            key_filename=keys,
             look_for_keys=target.key is None and said.get("identitiesonly", "no") != "yes",
             allow_agent=target.key is None and said.get("identitiesonly", "no") != "yes",
             sock=line,
@@ -289,6 +290,26 @@ def _port(file: Path, text: str) -> int:
     if not re.fullmatch("[0-9]{1,5}", text) or not 1 <= int(text) <= 65535:
         raise HostError(f"{file} says Port {text} of it: write a whole number from 1 to 65535")
     return int(text)
+
+
+def _keys(target: Target, configured: list[str]) -> list[str]:
+    """Files of private keys to log in with. Of those in ``~/.ssh/config``, OpenSSH skips what it cannot read, too."""
+    if target.key is None:
+        return [file for file in configured if not _unreadable(file)]
+    if why := _unreadable(target.key):
+        raise HostError(f"the key {target.key} cannot be read: {why}")
+    return [target.key]
+
+
+def _unreadable(file: str) -> str:
+    """Why there is no key in a file; empty where there may be one."""
+    try:
+        Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        return error.strerror or str(error)
+    except ValueError:
+        return "it is no text"
+    return ""
 
 
 def _refused(target: Target, user: str | None, why: str) -> str:

@@ -64,6 +64,27 @@ def test_a_wrong_key_is_refused_with_its_name(sshds: list[Server], tmp_path: Pat
         sshds[0].connect(key=str(tmp_path / "other"))
 
 
+@pytest.mark.parametrize(("content", "why"), [(None, "No such file or directory"), (b"\x30\x82\xff", "it is no text")])
+def test_a_key_that_cannot_be_read_is_told_before_the_host_is_asked(
+    content: bytes | None, why: str, tmp_path: Path
+) -> None:
+    if content is not None:
+        (tmp_path / "k").write_bytes(content)
+    with pytest.raises(HostError, match=f"^the key {tmp_path}/k cannot be read: {why}$"):
+        connect(Target("x", "127.0.0.1", port=1, key=str(tmp_path / "k")), NOBODY)
+
+
+def test_keys_of_the_configuration_that_cannot_be_read_are_skipped(
+    sshds: list[Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = sshds[0]
+    (tmp_path / "binary").write_bytes(b"\x30\x82\xff")
+    files = [tmp_path / "absent", tmp_path / "binary", tmp_path, server.folder / "id"]
+    way = ["HostName 127.0.0.1", f"Port {server.port}", f"User {server.target().user}"]
+    configure(tmp_path, monkeypatch, *way, *(f"IdentityFile {file}" for file in files))
+    assert connect(Target("a", "board"), server.trust).alive
+
+
 def test_an_encrypted_key_without_its_password(sshds: list[Server], tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", tmp_path / "k"], check=True)
     with pytest.raises(HostError, match="is encrypted: add it to the agent"):
