@@ -176,6 +176,7 @@ def connect(target: Target, trust: Trust, password: str | None = None) -> Connec
     said = _config(target)
     address, port = said.get("hostname", target.address), target.port or said.get("port", 22)
     keys = _keys(target, said.get("identityfile", []))
+    others = target.key is None and said.get("identitiesonly", "no") != "yes"
     line = _reach(target, address, port)
     client = paramiko.SSHClient()
     client.set_missing_host_key_policy(_Check(target, trust, port))
@@ -186,8 +187,8 @@ def connect(target: Target, trust: Trust, password: str | None = None) -> Connec
             username=target.user or said.get("user"),
             password=password,
             key_filename=keys,
-            look_for_keys=target.key is None and said.get("identitiesonly", "no") != "yes",
-            allow_agent=target.key is None and said.get("identitiesonly", "no") != "yes",
+            look_for_keys=others,
+            allow_agent=others,
             sock=line,
             banner_timeout=LOGIN_S,
             auth_timeout=LOGIN_S,
@@ -199,7 +200,8 @@ def connect(target: Target, trust: Trust, password: str | None = None) -> Connec
         raise
     except paramiko.PasswordRequiredException:
         line.close()
-        raise HostError("the key to log in with is encrypted: add it to the agent (ssh-add)") from None
+        how = "add it to the agent (ssh-add), or use --ask-password" if others else "use --ask-password"
+        raise HostError(f"the key to log in with is encrypted: {how}") from None
     except paramiko.AuthenticationException as error:
         line.close()
         raise HostError(_refused(target, said.get("user"), str(error))) from None

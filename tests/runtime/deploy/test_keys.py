@@ -87,8 +87,21 @@ def test_keys_of_the_configuration_that_cannot_be_read_are_skipped(
 
 def test_an_encrypted_key_without_its_password(sshds: list[Server], tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", tmp_path / "k"], check=True)
-    with pytest.raises(HostError, match="is encrypted: add it to the agent"):
+    with pytest.raises(HostError, match=r"is encrypted: use --ask-password$"):
         sshds[0].connect(key=str(tmp_path / "k"))
+
+
+@pytest.mark.parametrize(("only", "how"), [("no", r"add it to the agent \(ssh-add\), or use --ask-password"),
+                                           ("yes", "use --ask-password")])  # fmt: skip
+def test_an_encrypted_key_of_the_configuration_is_added_to_the_agent_where_that_is_asked(
+    only: str, how: str, sshds: list[Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", tmp_path / "k"], check=True)
+    lines = [f"HostName 127.0.0.1\n Port {sshds[0].port}", f"IdentityFile {tmp_path}/k", f"IdentitiesOnly {only}"]
+    configure(tmp_path, monkeypatch, *lines)
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    with pytest.raises(HostError, match=f"^the key to log in with is encrypted: {how}$"):
+        connect(Target("a", "board"), sshds[0].trust)
 
 
 def test_a_host_that_is_down_is_told_at_once(tmp_path: Path) -> None:
