@@ -178,8 +178,8 @@ def connect(target: Target, trust: Trust, password: str | None = None) -> Connec
     keys = _keys(target, said.get("identityfile", []))
     others = target.key is None and said.get("identitiesonly", "no") != "yes"
     line = _reach(target, address, port)
-    client = paramiko.SSHClient()
-    client.set_missing_host_key_policy(_Check(target, trust, port))
+    client, check = paramiko.SSHClient(), _Check(target, trust, port)
+    client.set_missing_host_key_policy(check)
     try:
         client.connect(
             address,
@@ -202,11 +202,10 @@ def connect(target: Target, trust: Trust, password: str | None = None) -> Connec
         line.close()
         how = "add it to the agent (ssh-add), or use --ask-password" if others else "use --ask-password"
         raise HostError(f"the key to log in with is encrypted: {how}") from None
-    except paramiko.AuthenticationException as error:
+    except (paramiko.SSHException, OSError, EOFError, ValueError) as error:
         line.close()
-        raise HostError(_refused(target, said.get("user"), str(error))) from None
-    except (paramiko.SSHException, OSError, EOFError) as error:
-        line.close()
+        if check.passed and isinstance(error, (paramiko.SSHException, ValueError)):
+            raise HostError(_refused(target, said.get("user"), error, client.get_transport())) from None
         raise HostError(f"there is no SSH at port {port} that can be spoken with: {error or 'it hung up'}") from error
     transport: Any = client.get_transport()
     transport.set_keepalive(ALIVE_S)
@@ -228,11 +227,13 @@ class _Check(paramiko.MissingHostKeyPolicy):
 
     def __init__(self, target: Target, trust: Trust, port: int) -> None:
         self._target, self._trust, self._port = target, trust, port
+        self.passed = False  # all that goes wrong afterwards is in logging in
 
     def missing_host_key(self, client: Any, hostname: str, key: Any) -> None:
         """Raise unless the key is the right one."""
         address = hostname[1:].partition("]")[0] if hostname.startswith("[") else hostname
         self._trust.check(self._target.name, address, self._port, key)
+        self.passed = True
 
 
 def _transport(trust: Trust, target: Target, address: str, port: int) -> Any:
@@ -314,7 +315,13 @@ def _unreadable(file: str) -> str:
     return ""
 
 
-def _refused(target: Target, user: str | None, why: str) -> str:
+def _refused(target: Target, user: str | None, error: Exception, transport: Any) -> str:
+    """Why there was no logging in. paramiko reads a key file as one kind after the other, and tells of the last."""
+    tried, why = transport.auth_handler is not None, str(error)
+    if target.key and not tried:
+        return f"the key {target.key} cannot be read ({why}): if it is encrypted, use --ask-password"
+    if tried and not isinstance(error, paramiko.AuthenticationException):
+        why = "Authentication failed"
     who = target.user or user or getpass.getuser()
     wrong = f"the key {target.key} is not taken" if target.key else "no key of the agent or of ~/.ssh is taken"
     more = "" if target.user else ", or write user=NAME into the platform file"

@@ -67,8 +67,8 @@ class Server:
         self.process.wait(10)
 
 
-def make_key(path: Path) -> None:
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
+def make_key(path: Path, kind: str = "ed25519", *more: str) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", path, *more], check=True)
 
 
 def start(name: str, folder: Path, port: int | None = None) -> Server:

@@ -58,10 +58,30 @@ def test_hashed_known_hosts_are_read(sshds: list[Server], tmp_path: Path) -> Non
     assert connect(sshds[0].target(), Trust((known,), {})).alive
 
 
-def test_a_wrong_key_is_refused_with_its_name(sshds: list[Server], tmp_path: Path) -> None:
-    sshd.make_key(tmp_path / "other")
-    with pytest.raises(HostError, match=r"^does not let \w+ in \(.*\): the key .*/other .*ssh-copy-id"):
+@pytest.mark.parametrize("how", [["ed25519"], ["ecdsa"], ["rsa"], ["ecdsa", "-m", "PEM"], ["rsa", "-m", "PEM"]])
+def test_a_wrong_key_is_refused_with_its_name(how: list[str], sshds: list[Server], tmp_path: Path) -> None:
+    sshd.make_key(tmp_path / "other", *how)
+    wrong = r"^does not let \w+ in \(Authentication failed\): the key .*/other is not taken; .*ssh-copy-id"
+    with pytest.raises(HostError, match=wrong):
         sshds[0].connect(key=str(tmp_path / "other"))
+
+
+def test_a_user_without_any_key_is_not_let_in(
+    sshds: list[Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    wrong = r"^does not let \w+ in \(.*\): no key of the agent or of ~/\.ssh is taken; put the public key there"
+    with pytest.raises(HostError, match=wrong):
+        connect(Target("a", "127.0.0.1", port=sshds[0].port), sshds[0].trust)
+
+
+def test_a_file_that_is_no_key_that_can_be_read(sshds: list[Server], tmp_path: Path) -> None:
+    (tmp_path / "k").write_text("PuTTY-User-Key-File-3: ssh-ed25519\n")
+    with pytest.raises(
+        HostError, match=r"^the key .*/k cannot be read \(not a valid .* file\): if it is encrypted, use"
+    ):
+        sshds[0].connect(key=str(tmp_path / "k"))
 
 
 @pytest.mark.parametrize(("content", "why"), [(None, "No such file or directory"), (b"\x30\x82\xff", "it is no text")])
