@@ -152,7 +152,7 @@ class Talk:
             raise HostError(f"it gave no answer for {self._channel.gettimeout():.0f} s") from None
         except (OSError, EOFError) as error:
             raise lost(error) from error
-        if not line:
+        if not line.endswith(b"\n"):
             raise HostError(self._ending())
         return line
 
