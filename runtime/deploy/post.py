@@ -52,8 +52,12 @@ class Post:
         """Bring a file into the folder of the run."""
         with self._named(), self.lock, file.open("rb") as stream:
             self.talk.say({"do": "put", "name": name, "size": file.stat().st_size})
-            while data := stream.read(CHUNK):
-                self.talk.send(data)
+            try:
+                while data := stream.read(CHUNK):
+                    self.talk.send(data)
+            except BaseException:
+                self.talk.close()  # whatever else was said to the guard, it would take for bytes of the file
+                raise
         self.answer()
 
     def fetch(self, name: str, to: Path) -> None:

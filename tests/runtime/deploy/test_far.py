@@ -23,6 +23,8 @@ from hypothesis import strategies as st
 
 from runtime.deploy.connect import MODULES, Connection, Talk, source
 from runtime.deploy.far import remains
+from runtime.deploy.network import Site
+from runtime.deploy.post import CHUNK, END_S, Post, dismiss
 from runtime.deploy.target import HostError
 from tests.runtime.deploy.sshd import Server
 
@@ -279,6 +281,31 @@ def test_files_go_there_and_back_whole(sshds: list[Server]) -> None:
     with pytest.raises(HostError, match="is no path inside a folder"):
         tell(talk, "write", name="../../../pwned", text="x")
     wait_until(lambda: not root.exists())
+
+
+def test_a_file_that_is_stopped_on_its_way_ends_the_run_at_once(
+    sshds: list[Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = sshds[0].connect()
+    talk, root = begin(connection)
+    post = Post(Site(connection, str(root), "python3", False, ()), talk)
+    (tmp_path / "frames.npz").write_bytes(os.urandom(3_000_000))
+    send, sent = Talk.send, []
+
+    def stopped(talk: Talk, data: bytes) -> None:
+        if CHUNK in sent:
+            raise KeyboardInterrupt
+        sent.append(len(data))
+        send(talk, data)
+
+    begin_s = time.monotonic()
+    with monkeypatch.context() as patch:
+        patch.setattr(Talk, "send", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            post.put("frames.npz", tmp_path / "frames.npz")
+    assert dismiss([post]) == [post]
+    wait_until(lambda: not root.exists())
+    assert time.monotonic() - begin_s < END_S / 2
 
 
 def test_the_launcher_quotes_what_it_is_given(sshds: list[Server]) -> None:
