@@ -42,11 +42,29 @@ def _sweep(runs: str, run: str) -> None:
 
 
 def clear(runs: str, run: str) -> None:
-    """All of it, whatever there is."""
+    """All of it, whatever there is.
+
+    What is in the folder goes before the key, for which there is no room else where the disk is full. The folder goes
+    last: where the key cannot be taken away, the next run knows by it that there is something left.
+    """
     end_processes(run)
+    place = os.path.join(runs, run)
+    empty(place)
+    for top in _memories():
+        shutil.rmtree(os.path.join(top, "cleave-" + run), ignore_errors=True)
     edit_keys(None, run)
-    for place in (os.path.join(runs, run), *(os.path.join(top, "cleave-" + run) for top in _memories())):
-        shutil.rmtree(place, ignore_errors=True)
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def empty(place: str) -> None:
+    """Take away what is in a folder, as far as that can be."""
+    for top, folders, names in os.walk(place, topdown=False):
+        for name in names:
+            with contextlib.suppress(OSError):
+                os.remove(os.path.join(top, name))
+        for name in folders:
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.join(top, name))
 
 
 def end_processes(run: str) -> None:

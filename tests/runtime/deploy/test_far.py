@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import json
 import os
 import secrets
@@ -151,6 +152,48 @@ def test_a_first_key_is_for_its_owner_alone(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("HOME", str(tmp_path))
     remains.edit_keys("restrict ssh-ed25519 BBBB cleave-run-1", "1")
     assert (tmp_path / ".ssh" / "authorized_keys").stat().st_mode & 0o777 == 0o600
+
+
+def run_with_a_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of run 1, which fills the disk: there is no room for a new ``authorized_keys`` beside its frames."""
+    monkeypatch.setenv("HOME", str(home))
+    remains.edit_keys("restrict ssh-ed25519 BBBB cleave-run-1", "1")
+    root, replace = home / "runs" / "1", os.replace
+    (root / "cache").mkdir(parents=True)
+    for name in ("frames.npz", "cache/x"):
+        (root / name).write_text("x")
+
+    def full(source: str, target: str) -> None:
+        if (root / "frames.npz").exists() or (home / "other").exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", full)
+    return root
+
+
+def test_what_a_run_has_left_is_cleared_away_where_it_has_filled_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = run_with_a_key(tmp_path, monkeypatch)
+    remains.clear(str(root.parent), "1")
+    assert not root.exists()
+    assert (tmp_path / ".ssh" / "authorized_keys").read_text() == ""
+
+
+def test_a_key_for_whose_removal_there_is_no_room_goes_with_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, keys = run_with_a_key(tmp_path, monkeypatch), tmp_path / ".ssh" / "authorized_keys"
+    (tmp_path / "other").write_text("fills the disk, too")
+    with pytest.raises(OSError, match="No space left"):
+        remains.clear(str(root.parent), "1")
+    assert list(root.iterdir()) == []
+    assert keys.read_text() != ""
+    (tmp_path / "other").unlink()
+    os.close(remains.begin(str(root.parent), "2"))
+    assert keys.read_text() == ""
+    assert [path.name for path in root.parent.iterdir()] == ["2"]
 
 
 # --- the guard, on a real SSH server
