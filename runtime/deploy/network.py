@@ -50,6 +50,11 @@ class Site:
         """The command that starts an MPI daemon there."""
         return f"{shlex.quote(self.python)} -I {shlex.quote(self.root + '/gate.py')}"
 
+    @property
+    def agent(self) -> str:
+        """The program ``agent`` there, which is ``agent.py``. A first line with its Python could have no blanks."""
+        return f'#!/bin/sh\nexec {shlex.quote(self.python)} -I {shlex.quote(self.root + "/agent.py")} "$@"\n'
+
 
 def networks(interface: str | None, facts: Mapping[str, Any]) -> tuple[str, ...]:
     """The network of an interface; without one those that lead to the other hosts. Boards have more: docker0, usb0."""

@@ -120,10 +120,10 @@ class Session:
         found = self._facts[self._head.name]
         mpirun = Mpirun(found["mpirun"], check.two(found["open mpi"]))
         command = network.command(mpirun, head, list(sites.values()), files["rankfile"], len(self._plan.ranks))
-        files |= network.head_files(head, others, self._own_key)
+        files |= {**network.head_files(head, others, self._own_key), "agent.py": source("agent")}
         for name, text in files.items():
             self._head.tell("write", name=name, text=text)
-        self._head.tell("write", name="agent", text=f"#!{head.python} -I\n{source('agent')}", program=True)
+        self._head.tell("write", name="agent", text=head.agent, program=True)
         return command
 
     def _let_in(self, time_s: float) -> None:

@@ -129,6 +129,30 @@ def test_whatever_comes_is_words_and_never_a_command(words: list[str], gate: Pat
     assert not (gate / "pwned").exists()
 
 
+# --- the agent
+
+
+def test_the_agent_starts_ssh_with_whatever_python_and_folder(tmp_path: Path) -> None:
+    """Their paths may have blanks and quotes."""
+    root = tmp_path / "home of o'x"
+    (root / "bin").mkdir(parents=True)
+    for name, text in (
+        ("python 3", f'#!/bin/sh\nexec {sys.executable} "$@"\n'),
+        ("ssh", '#!/bin/sh\nprintf "%s|" "$@"\n'),
+    ):
+        (root / "bin" / name).write_text(text)
+        (root / "bin" / name).chmod(0o700)
+    connection: Any = None
+    site = Site(connection, str(root), str(root / "bin" / "python 3"), False, ())
+    (root / "agent.json").write_text(json.dumps({"10.0.0.2": "python gate.py"}))
+    (root / "agent.py").write_text(source("agent"))
+    (root / "agent").write_text(site.agent)
+    (root / "agent").chmod(0o700)
+    words, path = [root / "agent", "10.0.0.2", "prted", "-x", "a b"], f"{root}/bin:{os.environ['PATH']}"
+    done = subprocess.run(words, env={"PATH": path}, capture_output=True, text=True, check=True)
+    assert done.stdout == f"-T|-F|{root}/ssh_config|10.0.0.2|python gate.py 'prted -x a b'|"
+
+
 # --- keys of a run
 
 
