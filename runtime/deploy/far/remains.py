@@ -7,9 +7,10 @@ import shutil
 import signal
 import tempfile
 import time
-from typing import Iterator, List, Optional
+from typing import List, Optional
 
 from runtime.deploy.far.common import FarError, folder
+from runtime.deploy.far.lock import locked
 
 MARKER = "CLEAVE_RUN"
 """Variable of the environment of every process of a run; its value is the run's name."""
@@ -124,18 +125,6 @@ def edit_keys(added: Optional[str], run: str) -> None:
     if added or os.path.isdir(place):
         with locked(folder(place)):  # another run may begin or end at this moment
             _edit(os.path.realpath(os.path.join(place, "authorized_keys")), added, run)
-
-
-@contextlib.contextmanager
-def locked(place: str) -> Iterator[None]:
-    """Alone in a folder, among those that ask."""
-    lock = os.open(place, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # some file systems of other machines know no locks
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
 
 
 def _edit(path: str, added: Optional[str], run: str) -> None:

@@ -5,18 +5,14 @@ WORK/bundles/NAME/incoming/HASH.part    a file that is on its way, or was when t
                   current, previous     links to two of these
 """
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
-import time
-from typing import Any, BinaryIO, Dict, Tuple
+from typing import Any, Dict, Tuple
 
 from runtime.deploy.far.common import FarError, answer, file_hash, folder, inside, line, take
-
-PATIENCE_S = 15.0
-"""For another deployment to end: one whose line broke notices after ``SILENCE_S``, its workstation somewhat sooner."""
+from runtime.deploy.far.lock import alone
 
 
 def start(request: Dict[str, Any]) -> None:
@@ -27,7 +23,7 @@ def start(request: Dict[str, Any]) -> None:
         return
     for part in ("incoming", "releases"):
         folder(root, part)
-    lock = alone(root)
+    lock = alone(root, "another deployment to it")
     wanted = {path: hash_ for path, (hash_, _) in request["files"].items()}
     have, wrong = known(root, set(wanted.values()))
     answer({"have": sorted(have), "wrong": wrong, "parts": parts(root, set(wanted.values()) - set(have))})
@@ -41,20 +37,6 @@ def start(request: Dict[str, Any]) -> None:
     clear(root)
     answer({"release": release})
     lock.close()
-
-
-def alone(root: str) -> BinaryIO:
-    """An end where another process writes here, until the file is closed."""
-    lock = open(os.path.join(root, "lock"), "wb")  # noqa: SIM115
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return lock
-        except OSError:
-            if time.monotonic() > deadline:
-                raise FarError("another deployment to it is under way: try again when that is done") from None
-        time.sleep(0.1)
 
 
 def known(root: str, wanted: Any) -> Tuple[Dict[str, str], Dict[str, str]]:

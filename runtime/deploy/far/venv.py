@@ -9,21 +9,27 @@ import sys
 from typing import Any, Dict, List
 
 from runtime.deploy.far.common import FarError, answer, folder
+from runtime.deploy.far.lock import alone
 
 
 def start(request: Dict[str, Any]) -> None:
-    """Packages and where from → an environment, unless that one is there."""
-    work, packages = folder(request["work"]), request["packages"]
+    """Packages and where from → an environment."""
+    work = folder(request["work"])
+    with alone(work, "another --prepare of it"):  # which goes on here, though its workstation was stopped
+        answer({"done": ready(work, request["packages"], request["wheels"])})
+
+
+def ready(work: str, packages: List[str], wheels: Any) -> str:
+    """Have an environment, made unless it is there; what was done, in a word."""
     text = "\n".join([sys.version, *packages]) + "\n"
     name = hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
     place, link = os.path.join(folder(work, "venvs"), name), os.path.join(work, "venv")
     if os.path.exists(os.path.join(place, "cleave.txt")) and os.path.realpath(link) == os.path.realpath(place):
-        answer({"done": "was prepared already"})
-        return
+        return "was prepared already"
     if os.path.lexists(link) and not os.path.islink(link):
         raise FarError(f"{link} is there and was not made by --prepare: move it away, or choose another --work")
     if not os.path.exists(os.path.join(place, "cleave.txt")):
-        make(place, packages, request["wheels"])
+        make(place, packages, wheels)
         with open(os.path.join(place, "cleave.txt"), "w", encoding="utf-8") as file:
             file.write(text)
     draft = link + ".new"
@@ -34,7 +40,7 @@ def start(request: Dict[str, Any]) -> None:
     for other in os.listdir(os.path.join(work, "venvs")):
         if other != name:
             shutil.rmtree(os.path.join(work, "venvs", other), ignore_errors=True)
-    answer({"done": "prepared"})
+    return "prepared"
 
 
 def make(place: str, packages: List[str], wheels: Any) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from runtime.deploy.far import lock, venv
+from runtime.deploy.far.common import FarError
 from runtime.deploy.prepare import BOARD, NAMES, pins, prepare, requirements, wheels
 from runtime.deploy.target import HostError
 from runtime.errors import CleaveError
@@ -117,6 +119,23 @@ def test_something_of_the_user_s_in_the_place_of_the_environment_is_left_alone(h
     (host.work / "venv" / "mine").write_text("dear")
     assert said(host, (SMALL,), small).endswith("was not made by --prepare: move it away, or choose another --work")
     assert (host.work / "venv" / "mine").read_text() == "dear"
+
+
+def test_an_environment_is_made_by_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was stopped on the workstation goes on building on the host."""
+    monkeypatch.setattr(lock, "PATIENCE_S", 0.2)
+    made: list[str] = []
+
+    def make(place: str, packages: list[str], wheels: str | None) -> None:
+        if not made:
+            made.append(place)
+            with pytest.raises(FarError, match=r"^another --prepare of it is under way: try again when that is done$"):
+                venv.start({"work": str(tmp_path), "packages": packages, "wheels": wheels})
+        os.makedirs(place)
+
+    monkeypatch.setattr(venv, "make", make)
+    venv.start({"work": str(tmp_path), "packages": [SMALL], "wheels": None})
+    assert os.path.realpath(tmp_path / "venv") == os.path.realpath(made[0])
 
 
 def test_packages_suit_the_oldest_python_of_all_hosts() -> None:

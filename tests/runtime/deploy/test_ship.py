@@ -204,9 +204,9 @@ def test_a_disk_that_fills_up_leaves_the_version_before(bundle: Path, sshds: lis
 def test_a_second_deployment_at_the_same_time_is_refused(
     bundle: Path, sshds: list[Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = source("store").replace("PATIENCE_S = 15.0", "PATIENCE_S = 0.5")
+    text = source("lock").replace("PATIENCE_S = 15.0", "PATIENCE_S = 0.5")
     assert "PATIENCE_S = 0.5" in text
-    monkeypatch.setattr("runtime.deploy.connect.source", lambda name: text if name == "store" else source(name))
+    monkeypatch.setattr("runtime.deploy.connect.source", lambda name: text if name == "lock" else source(name))
     shipment = packed(bundle, sshds)
     parcel = shipment.parcels[0]
     wanted = {path: (file.sha256, file.size_bytes) for path, file in parcel.files.items()}
