@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
+from threading import Thread
 from typing import TypeVar
 
 from runtime.errors import CleaveError
@@ -60,20 +61,33 @@ class DeployError(CleaveError):
 
 
 def each(targets: Sequence[Target], work: Callable[[Target], Answer]) -> tuple[dict[str, Answer], dict[str, list[str]]]:
-    """Do something with all hosts at once: what came of it, and what went wrong, by the host's name."""
+    """Do something with all hosts at once: what came of it, and what went wrong, by the host's name.
+
+    A command that is stopped meanwhile does not wait for hosts that give no answer.
+    """
     answers: dict[str, Answer] = {}
     failures: dict[str, list[str]] = {}
-    pool = ThreadPoolExecutor(max_workers=max(len(targets), 1))
-    try:
-        pending = [(target.name, pool.submit(work, target)) for target in targets]
-        for name, future in pending:
-            try:
-                answers[name] = future.result()
-            except HostError as error:
-                failures[name] = list(error.sentences)
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    pending = [(target.name, _begin(work, target)) for target in targets]
+    for name, future in pending:
+        try:
+            answers[name] = future.result()
+        except HostError as error:
+            failures[name] = list(error.sentences)
     return answers, failures
+
+
+def _begin(work: Callable[[Target], Answer], target: Target) -> Future[Answer]:
+    """Do it in a thread that the end of the program does not wait for, as it does for those of an executor."""
+    future: Future[Answer] = Future()
+
+    def do() -> None:
+        try:
+            future.set_result(work(target))
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=do, daemon=True).start()
+    return future
 
 
 def everywhere(targets: Sequence[Target], work: Callable[[Target], Answer]) -> dict[str, Answer]:
