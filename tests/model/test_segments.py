@@ -146,7 +146,7 @@ def test_each_segment_has_bytes_of_its_own(graph: Graph, tmp_path: Path) -> None
     without = case.at(case.costs._replace(memory=case.costs.memory * [1, 1, 1, 0, 1, 1]))
     for each in (case, without):
         spend(each.g, each.shards, each.messages, each.costs, each.ledger)
-        settle(each.costs, each.ledger)
+        settle(each.costs, each.ledger, 0.0)
     more = case.ledger.account[:, MEMORY] - without.ledger.account[:, MEMORY]
     begun = np.bincount(case.shards.device, case.ledger.begins, DEVICES)
     assert more.tolist() == pytest.approx((begun * 1e5).tolist())

@@ -72,7 +72,7 @@ def test_a_disturbed_run_is_made_again(stolen: list[float | None], tries: int, r
     left: Iterator[float | None] = iter(stolen)
 
     def runner(options: Options, _: float) -> None:
-        made.append(Trace("measured", True, (USAGE, replace(USAGE, rank=1, stolen=next(left))), ()))
+        made.append(Trace("measured", True, (USAGE, replace(USAGE, rank=1, stolen=next(left))), ((),)))
         Path(str(options.report)).write_text(made[-1].to_json())
 
     (found,) = measured(runner, Options(), 1.0, tries)
