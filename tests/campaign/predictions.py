@@ -157,8 +157,9 @@ def _seen(found: Bench) -> list[float]:
 
 
 def unseen(network: str, platform: Path, folder: Path, budget_s: float, access: Access) -> Platform:
-    """The platform as the calibration would have it if it had not measured a network."""
-    (sets,) = {tuple(load(d.coefficients).measured["networks"]) for d in Platform.from_file(str(platform)).devices}
+    """The platform as a calibration without the network would have it, its devices as slow as they are now."""
+    devices = Platform.from_file(str(platform)).devices
+    (sets,) = {tuple(load(device.coefficients).measured["networks"]) for device in devices}
     folder.mkdir()
     lines = (platform.parent / SAMPLES).read_text(encoding="utf-8").splitlines(keepends=True)
     (folder / SAMPLES).write_text(
@@ -169,7 +170,7 @@ def unseen(network: str, platform: Path, folder: Path, budget_s: float, access: 
     known = [word for file in access.known_hosts for word in ("--known-hosts", file)]
     how = ["--platform", platform, "--budget", budget_s, "--python", access.python, *key, *known]
     done("calibrate", *cnns, *how, "--out", folder)
-    return Platform.from_file(str(folder / platform.name))
+    return Platform.from_file(str(folder / platform.name)).slowed([device.slowdown for device in devices])
 
 
 def read(file: Path | None) -> list[Row]:
