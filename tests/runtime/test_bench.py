@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from runtime.bench import Bench
 from runtime.errors import CleaveError
 from runtime.trace import COMPUTE, SEND, WAIT, Memory, Span, Trace, Usage
+from tests.damage import damage
 
 
 def trace(seconds: Sequence[float] = (1.0, 3.0, 2.0)) -> Trace:
@@ -64,21 +64,11 @@ def test_the_period_is_that_of_the_stream() -> None:
 JUNK = st.sampled_from([None, 1, "x", [], [1], [[]], {}])
 
 
-def places(body: Any) -> list[tuple[Any, Any]]:
-    """Every (container, key) of nested lists and dictionaries."""
-    keys = list(body) if isinstance(body, dict) else range(len(body)) if isinstance(body, list) else ()
-    return [(body, key) for key in keys] + [place for key in keys for place in places(body[key])]
-
-
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.data())
 def test_what_is_damaged_is_read_or_refused_but_never_fails(data: st.DataObject) -> None:
     body = json.loads(trace().to_json())
-    container, key = data.draw(st.sampled_from(places(body)))
-    if data.draw(st.booleans()):
-        container[key] = data.draw(JUNK)
-    else:
-        del container[key]
+    damage(data, body, JUNK)
     assert refusal(json.dumps(body)).startswith(("here.jsonl:1: is no ", "none"))
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from runtime.errors import CleaveError
 from runtime.plan import Buffer, Part, Plan, RankPlan, Recv, Run, Send
+from tests.damage import damage
 from tests.tiny import rank
 
 COUNTS, NAMES = st.integers(0, 9), st.text(max_size=4)
@@ -54,21 +55,11 @@ def test_a_plan_survives_its_text(plan: Plan) -> None:
     assert Plan.from_json(text) == plan
 
 
-def places(body: Any) -> list[tuple[Any, Any]]:
-    """Every (container, key) of nested lists and dictionaries."""
-    keys = list(body) if isinstance(body, dict) else range(len(body)) if isinstance(body, list) else ()
-    return [(body, key) for key in keys] + [place for key in keys for place in places(body[key])]
-
-
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.data())
 def test_a_damaged_plan_is_read_or_refused_but_never_fails(data: st.DataObject) -> None:
     body = json.loads(TEXT)
-    container, key = data.draw(st.sampled_from(places(body)))
-    if data.draw(st.booleans()):
-        container[key] = data.draw(JUNK)
-    else:
-        del container[key]
+    damage(data, body, JUNK)
     assert refusal(json.dumps(body)).startswith(("here.json: is no ", "none"))
 
 
