@@ -26,7 +26,7 @@ from model.bounds import (
     Held,
     shares,
 )
-from model.costs import links
+from model.links import links
 from model.platform import Platform
 from model.simulated import Simulated
 from model.simulation import TICK_S

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from model.costs import WATTS, CostArrays, links, own_rate
+from model.costs import WATTS, CostArrays
 from model.critical import Stretch
+from model.links import links, own_rate
 from model.platform import Platform
 from model.rest import tired
 from model.script import Script

@@ -12,9 +12,9 @@ from model import boxes, coefficients, layer_kinds, layer_time, relayout
 from model.arrays import GraphArrays, Ints, edges
 from model.coefficients import Kernel
 from model.graph import Graph, Layer
-from model.platform import Device, Host, Platform
+from model.links import away, eager, links, own_rate
+from model.platform import Device, Platform
 from model.signature import edge_name, signatures
-from runtime.communicator import EAGER_BYTES
 from runtime.errors import CleaveError
 
 Floats = NDArray[np.float64]
@@ -27,9 +27,6 @@ PART, MOST = 0, 1
 """Columns of ``CostArrays.rested``."""
 ACTIVE, BUFFER, RANK, SESSION, TWICE, PASS = range(6)
 """Columns of ``CostArrays.memory``."""
-
-LOCAL_EAGER_BYTES = 2**16
-"""What ``EAGER_BYTES`` is between hosts, within one."""
 
 
 class CostArrays(NamedTuple):
@@ -140,15 +137,15 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         rested=np.array([[u.rested_part, u.rested_s] for u in units]),
         gap=np.array([u.gap_s for u in units]),
         turn=np.array([u.turn_s for u in units]),
-        attend=(attend := _away(platform, [u.attend_s_per_byte for u in units])),
-        take=(take := _away(platform, [u.take_s_per_byte for u in units]).T),
+        attend=(attend := away(platform, [u.attend_s_per_byte for u in units])),
+        take=(take := away(platform, [u.take_s_per_byte for u in units]).T),
         stages=4 if attend.any() or take.any() else 3,
-        eager=_eager(platform),
+        eager=eager(platform),
         memory=np.array([_memory(u) for u in units]),
         communication_w=np.array([_communication_w(d, u) for d, u in zip(platform.devices, units, strict=True)]),
         idle_w=np.array([u.idle_w or 0.0 for u in units]),
-        send_j=_away(platform, [u.send_j_per_byte for u in units]),
-        receive_j=_away(platform, [u.receive_j_per_byte for u in units]).T,
+        send_j=away(platform, [u.send_j_per_byte for u in units]),
+        receive_j=away(platform, [u.receive_j_per_byte for u in units]).T,
         pool=np.array([d.pool for d in platform.devices], dtype=np.int32),
         capacity=np.array([p.capacity_bytes or np.inf for p in platform.pools], dtype=np.float64),
     )
@@ -169,12 +166,6 @@ def _receive(unit: coefficients.UnitCost) -> list[float]:
     ]
 
 
-def _away(platform: Platform, own: list[float]) -> Floats:
-    """``(D, D)`` seconds, or joules, a byte of the first device. Nothing within a host, where the receiver copies."""
-    host = np.array([d.host for d in platform.devices])
-    return np.where(host[:, None] == host, 0.0, np.array(own)[:, None])
-
-
 def _memory(unit: coefficients.UnitCost) -> list[float]:
     return [
         unit.memory_activations,
@@ -184,49 +175,6 @@ def _memory(unit: coefficients.UnitCost) -> list[float]:
         unit.memory_opening,
         unit.memory_passed,
     ]
-
-
-def links(platform: Platform) -> tuple[NDArray[np.int32], NDArray[np.int32], list[str]]:
-    """What messages occupy: ``(D, D)`` on the sender's and on the receiver's side, and the links' names.
-
-    Between hosts: a direction of each host's network card, or of the medium that it shares, or all of it where that is
-    half duplex. On one host: the copy engine of either device. A message that leaves and enters by one link is there
-    once: its receiver's side is -1.
-    """
-    hosts, own = np.array([d.host for d in platform.devices]), np.arange(len(platform.devices))
-    cards = {host.link: host for host in platform.hosts}
-    names = [*map(_names, cards.values()), *([f"{d.name} copy out", f"{d.name} copy in"] for d in platform.devices)]
-    last = np.cumsum([len(of) for of in names]) - 1
-    first = last + 1 - [len(of) for of in names]
-    place = np.where(hosts[:, None] == hosts, len(cards) + own[:, None], _link_of_device(platform)[:, None])
-    leave, enter = first[place], last[place.T]
-    once = np.where(leave == enter, -1, enter)
-    return leave.astype(np.int32), once.astype(np.int32), [name for of in names for name in of]
-
-
-def _names(host: Host) -> list[str]:
-    """A host's link to others: one for both directions, or one for each."""
-    if host.half_duplex:
-        return [host.medium or f"{host.name} half-duplex"]
-    return [f"{host.link} out", f"{host.link} in"]
-
-
-def _eager(platform: Platform) -> Floats:
-    host = np.array([device.host for device in platform.devices])
-    return np.where(host[:, None] == host, float(LOCAL_EAGER_BYTES), float(EAGER_BYTES))
-
-
-def own_rate(platform: Platform) -> Floats:
-    """``(D, D)`` bytes/s at which messages leave: of the sender's link, whatever the receiver's if that is another."""
-    own = np.array([platform.hosts[d.host].bandwidth_bytes_per_s for d in platform.devices])
-    link = _link_of_device(platform)
-    return np.where(link[:, None] == link, platform.bandwidth(), own[:, None])
-
-
-def _link_of_device(platform: Platform) -> NDArray[np.intp]:
-    """``(D,)`` what links a device's host to others, counted from 0 in the order of hosts; a medium counts once."""
-    number = {name: k for k, name in enumerate(dict.fromkeys(host.link for host in platform.hosts))}
-    return np.array([number[platform.hosts[d.host].link] for d in platform.devices])
 
 
 def _unit(platform: Platform, device: int) -> coefficients.UnitCost:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from model.alive import levels
-from model.costs import ACTIVE, BUFFER, PASS, RANK, links
+from model.costs import ACTIVE, BUFFER, PASS, RANK
 from model.ledger import BUFFERS, MEMORY, PASSED
+from model.links import links
 from model.platform import Platform
 from model.script import Script
 from model.simulated import Events, used

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from model import pricing, simulation
 from model.bounds import BANDWIDTH, MORE, TRANSFER, gains, held
 from model.case import Case
-from model.costs import WHOLE, links, own_rate
+from model.costs import WHOLE
 from model.graph import Graph
+from model.links import links, own_rate
 from model.mapping import Mapping
 from model.panels import busy
 from model.platform import Host, Platform

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from model.costs import links
+from model.links import links
 from model.platform import Platform
 from model.platform_file import KEYS
 from runtime.errors import CleaveError
