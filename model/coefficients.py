@@ -13,6 +13,7 @@ up to the time of a segment).
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
@@ -28,7 +29,9 @@ PAPER = "#paper"
 """At the end of a set's name: the set as the thesis' equations have it, one coefficient a kind of layer."""
 
 FORMAT = "cleave-coefficients"
-VERSION = 3
+VERSION = 4
+MOST_GAINED = 2.0
+"""Times what the shorter of its layers takes that an edge may gain, where it tells what others do."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class LayerCost:
     power_w:    drawn while it runs
     s_per_byte: of what the layer reads and writes
     s_per_weight_byte: of its weights; None: like any byte
+    splits:     by axis, what a shard takes whatever its share of a layer that was not measured split: a start, and
+                seconds for each of ``layer_time.repeated``; none: ``overhead_s`` alone
     whole_vectors: whether output channels that the last vector of them lacks take as long as those it has
     error:      relative error to expect of a layer that was not measured, held out; None: unknown
     paper:      the coefficient of Eq. 4.7 alone, for ``PAPER``; None: ``macs_per_cycle``
@@ -53,6 +58,7 @@ class LayerCost:
     whole_vectors: bool = False
     error: float | None = None
     paper: float | None = None
+    splits: dict[int, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,7 @@ class UnitCost:
     kernels: measured layers by signature (``model.signature``); they come before what ``layers`` says
     gains:   seconds that an edge inside a segment saves, of measured edges, by ``signature.edge_name``
     gain_parts: what other edges save, by pair of kinds (``pair``): as a part of what the shorter of both layers takes
+                (of a Concat, what goes with the edge: ``layer_kinds.part_of_reader``)
     joins:   by axis, seconds a byte of putting a tensor together of parts that do not lie side by side in memory
     caches: what layers that were not measured save in networks with quick frames
     relayout_s_per_byte: that a convolution saves where what it reads has its layout already (``model.relayout``)
@@ -260,6 +267,10 @@ def parse(text: str, where: str) -> Coefficients:
     return found
 
 
+def _axes(splits: Mapping[int, object], where: str) -> list[str]:
+    return [f"{where}: there is no axis {axis} to split" for axis in set(splits) - set(range(boxes.KINDS))]
+
+
 def _problems(unit: UnitCost, where: str) -> list[str]:
     """What is wrong with a unit whose fields are all there."""
     missing = [k for k in KINDS if k not in unit.layers]
@@ -273,8 +284,9 @@ def _problems(unit: UnitCost, where: str) -> list[str]:
     if unit.rested_part >= 1:
         found.append(f"{where}.rested_part: must be less than 1, not {unit.rested_part:g}")
     for name, kernel in unit.kernels.items():
-        for axis in set(kernel.splits) - set(range(boxes.KINDS)):
-            found.append(f"{where}.kernels.{name}: there is no axis {axis} to split")
+        found += _axes(kernel.splits, f"{where}.kernels.{name}")
+    for name, cost in unit.layers.items():
+        found += _axes(cost.splits, f"{where}.layers.{name}")
     for name in set(unit.memory_kinds) - {*KINDS, *map(part_of, KINDS)}:
         found.append(f"{where}.memory_kinds: '{name}' is no kind of layer (they are {', '.join(KINDS)})")
     for name in unit.gains:
@@ -283,6 +295,6 @@ def _problems(unit: UnitCost, where: str) -> list[str]:
     for name, part in unit.gain_parts.items():
         if name.count(">") != 1 or set(name.split(">")) - set(PARTNERS):
             found.append(f"{where}.gain_parts: '{name}' is no pair of kinds, such as conv>activation")
-        if part > 1:
-            found.append(f"{where}.gain_parts.{name}: must be at most 1, not {part:g}")
+        if part > MOST_GAINED:
+            found.append(f"{where}.gain_parts.{name}: must be at most {MOST_GAINED:g}, not {part:g}")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -226,10 +227,17 @@ def _row(
     if kernel:
         measured = slower * kernel.whole_s
         fixed, rest = (part * measured / (fixed + rest) if fixed + rest else 0.0 for part in (fixed, rest))
-    splits = kernel.splits if kernel else {}
+    measured_splits, splits = kernel.splits if kernel else {}, unit.layers[kind_of].splits
     shared: list[float] = []
     for kind in range(boxes.KINDS):
-        shared += [slower * s for s in splits[kind]] if kind in splits else [fixed, rest]
+        if kind in measured_splits:
+            shared += [slower * s for s in measured_splits[kind]]
+        elif kind in splits:
+            start_s, each_s = splits[kind]
+            same = min(fixed + rest, slower * (start_s + each_s * layer_time.repeated(graph, layer, kind)))
+            shared += [same, fixed + rest - same]
+        else:
+            shared += [fixed, rest]
     held = [unit.held(kind_of), unit.held(layer_kinds.part_of(kind_of)), layer_kinds.rebuilt(kind_of)]
     return [fixed + rest, *shared, unit.layers[kind_of].power_w - (unit.idle_w or 0.0), *held, unit.memory_layer_bytes]
 
@@ -247,16 +255,24 @@ def _beside(
         maker, reader = (graph.layers[end] for end in ends)
         for d, (unit, device) in enumerate(zip(units, platform.devices, strict=True)):
             slower = _slower(device, unit)
-            shorter_s = float(work[[g.n_inputs + end for end in ends], d, WHOLE].min()) / slower
-            found = edge_row(graph, maker, reader, name, size, shorter_s, unit)
+            alone_s = [float(work[g.n_inputs + end, d, WHOLE]) / slower for end in ends]
+            found = edge_row(graph, maker, reader, name, size, alone_s, unit)
             table[edge, d] = [slower * seconds for seconds in found]
     return table
 
 
 def edge_row(
-    graph: Graph, maker: Layer, reader: Layer, name: str, size: float, shorter_s: float, unit: coefficients.UnitCost
+    graph: Graph,
+    maker: Layer,
+    reader: Layer,
+    name: str,
+    size: float,
+    alone_s: Sequence[float],
+    unit: coefficients.UnitCost,
 ) -> list[float]:
-    """Seconds of an edge over which a layer reads ``size`` bytes of another one: see ``CostArrays.beside``."""
+    """Seconds of an edge over which a layer reads ``size`` bytes of another one: see ``CostArrays.beside``. alone_s: of
+    both layers"""
+    shorter_s = min(alone_s[0], layer_kinds.part_of_reader(graph, reader, size) * alone_s[1])
     gain = unit.gain(name, layer_kinds.pair(graph, maker, reader), shorter_s)
     joins = [unit.joins.get(k, 0.0) * size if apart(graph, maker, k) else 0.0 for k in range(boxes.KINDS)]
     return [gain, unit.relayout_s_per_byte * size, *joins]

@@ -42,12 +42,14 @@ FREE = 1e6
 
 @dataclass(frozen=True)
 class Measured:
-    """One kernel of the table. networks: that have it, each with the seconds that all its kernels take together"""
+    """One kernel of the table. networks: that have it, each with the seconds that all its kernels take together;
+    splits: by axis, seconds that are fixed, and ``layer_time.repeated``"""
 
     kind: str
     networks: Mapping[str, float]
     work: Work
     seconds: float
+    splits: Mapping[int, tuple[float, float]]
 
     def held(self, caches: Caches) -> Measured:
         """The same with what caches hold of it."""
@@ -65,7 +67,9 @@ def measured(graphs: Mapping[str, Graph], kernels: Mapping[str, Kernel]) -> list
                 found[name] = replace(found[name], networks={**found[name].networks, **mine})
             elif name in kernels and kernels[name].whole_s > 0:
                 kind, done = layer_kinds.kind(graph, layer), layer_time.work(graph, layer)
-                found[name] = Measured(kind, mine, done, kernels[name].whole_s)
+                fixed = {axis: fixed_s for axis, (fixed_s, _) in kernels[name].splits.items()}
+                splits = {axis: (s, layer_time.repeated(graph, layer, axis)) for axis, s in fixed.items()}
+                found[name] = Measured(kind, mine, done, kernels[name].whole_s, splits)
     return [found[name] for name in sorted(found)]
 
 
@@ -100,7 +104,21 @@ def _layers(table: Sequence[Measured], declared: UnitCost) -> dict[str, LayerCos
     found = {}
     for kind, mine, likely in _by_kind(table, declared):
         fitted = _fitted(mine, likely, declared.frequency_hz) if mine else likely
-        found[kind] = replace(fitted, paper=_paper(mine, declared.frequency_hz))
+        found[kind] = replace(fitted, paper=_paper(mine, declared.frequency_hz), splits=_splits(mine))
+    return found
+
+
+def _splits(mine: Sequence[Measured]) -> dict[int, tuple[float, float]]:
+    """By axis, what shards take whatever their share, as ``LayerCost.splits`` has it; nothing of axes along which too
+    few layers were split."""
+    found = {}
+    for axis in sorted({axis for kernel in mine for axis in kernel.splits}):
+        split = [kernel for kernel in mine if axis in kernel.splits]
+        if len(split) >= LEAST:
+            fixed_s, repeated = np.array([kernel.splits[axis] for kernel in split]).T
+            amounts = np.stack([np.ones(len(split)), repeated], axis=1)
+            start_s, each_s = _solved(amounts, fixed_s, np.zeros(2), of=_seconds(split))
+            found[axis] = float(start_s), float(each_s)
     return found
 
 
@@ -146,16 +164,18 @@ def _seconds(mine: Sequence[Measured]) -> Floats:
     return np.array([kernel.seconds for kernel in mine])
 
 
-def _solved(amounts: Floats, seconds: Floats, guess: Floats, rounds: int = ROUNDS) -> Floats:
+def _solved(amounts: Floats, seconds: Floats, guess: Floats, rounds: int = ROUNDS, of: Floats | None = None) -> Floats:
     """(k,) seconds of one of each. amounts: (n, k); guess: what they are where layers do not tell them apart; rounds:
-    after each but the last, layers that are far off count less"""
-    rows = amounts / seconds[:, None]
+    after each but the last, layers that are far off count less; of: (n,) what errors are relative to, the seconds
+    themselves unless something else is given"""
+    of = seconds if of is None else of
+    rows, parts = amounts / of[:, None], seconds / of
     pull = np.diag(PULL * rows.mean(axis=0))
     weight = np.ones(len(seconds))
     for _ in range(rounds):
         both = np.vstack([rows * weight[:, None], pull])
-        x = nonnegative(sparse.csr_matrix(both), np.append(weight, pull @ guess))
-        off = np.abs(rows @ x - 1)
+        x = nonnegative(sparse.csr_matrix(both), np.append(parts * weight, pull @ guess))
+        off = np.abs(rows @ x - parts)
         weight = 1 / np.sqrt(np.maximum(1.0, off / max(FAR, float(np.median(off)))))
     return x
 

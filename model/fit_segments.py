@@ -9,16 +9,17 @@ something has disturbed, count less and less; so do runs that are off as a whole
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from model.arrays import Ints
-from model.coefficients import Kernel
+from model.coefficients import MOST_GAINED, Kernel
+from model.layer_kinds import PARTNERS
 from model.least_squares import Floats, nonnegative
 from model.samples import Run, scatter_s
 from model.segment_time import Edge, InSegment, Network
@@ -37,8 +38,9 @@ pieces would be laid on those edges that no piece has."""
 FAR = 3.0
 """Segments so many times further off than usual count less."""
 ROUNDS = 8
-MOST = 2.0
-"""Times what the shorter of its layers takes that an edge is taken to gain, where it tells what others do."""
+USUAL = 4
+"""What edges gain on average counts so many times beside those of one pair of kinds: few tell little, and what whole
+networks take less than all their pieces say would be laid on them."""
 PACE, TELLING = 0.05, 8
 """A run of at least so many segments that together are slower or faster by more than that, and by more than their
 frames scatter, was disturbed as a whole: it counts less."""
@@ -47,15 +49,13 @@ frames scatter, was disturbed as a whole: it counts less."""
 @dataclass(frozen=True)
 class Table:
     """What was found: kernels by signature, seconds that measured edges gain by pair of signatures, the part of the
-    shorter layer that edges do by pair of kinds, joins by axis, seconds a byte that keeps its layout; how many edges of
-    a pair of kinds were seen."""
+    shorter layer that edges do by pair of kinds, joins by axis, seconds a byte that keeps its layout."""
 
     kernels: dict[str, Kernel]
     gains: dict[str, float]
     parts: dict[str, float]
     joins: dict[int, float]
     relayout_s_per_byte: float
-    seen: dict[str, int]
 
 
 class Times(NamedTuple):
@@ -113,11 +113,10 @@ def fit_table(networks: Mapping[str, Network], runs: Sequence[Run]) -> Table:
     edges = {edge.name: edge for network in networks.values() for of in network.edges for edge in of}
     times = Times.of(runs)
     x = _solved(rows, edges, times)
-    seen = Counter(edges[column.of].pair for row in rows for column, _ in row if column.what == EDGE)
     gains = {column.of: x[column] for column in sorted(x) if column.what == EDGE}
     joins = {column.axis: x[column] for column in sorted(x) if column.what == JOIN}
     kernels, kept_s = _kernels(x, _errors(rows, times, x)), x.get(Column(KEPT, ""), 0.0)
-    return Table(kernels, gains, _parts(_gained(x), edges), joins, kept_s, dict(seen))
+    return Table(kernels, gains, _parts(_gained(x, edges), edges), joins, kept_s)
 
 
 def _rows(network: Network, names: Sequence[str], run: Run) -> Iterator[Row]:
@@ -149,7 +148,7 @@ def _solved(rows: Sequence[Row], edges: Mapping[str, Edge], times: Times) -> dic
     for _ in range(ROUNDS):
         doubt = _doubt(a @ x, times)
         found = _named(columns, x)
-        ties = [*_splits(found), *_alikes(_gained(found), edges)]
+        ties = [*_splits(found), *_alikes(_gained(found, edges), edges)]
         tied = _matrix([tie.row for tie in ties], columns)
         loose = np.maximum([tie.error_s for tie in ties], TIE * ABSOLUTE_S)
         both = sparse.vstack([_divided(a, doubt), _divided(tied, loose)])
@@ -210,36 +209,48 @@ def _alikes(gained: Mapping[str, Gained], edges: Mapping[str, Edge]) -> Iterator
     """What an edge gains, less the part of the shorter layer that such edges do."""
     parts = _parts(gained, edges)
     for name, of in gained.items():
-        row = [(Column(EDGE, name), 1.0), (Column(WHOLE, of.shorter), -parts[edges[name].pair])]
+        row = [(Column(EDGE, name), 1.0), (Column(WHOLE, of.shorter), -parts[edges[name].pair] * of.counts)]
         yield Tie(row, LIKE * of.alone_s)
 
 
 class Gained(NamedTuple):
-    """What an edge gains as a part of ``alone_s``, what the shorter of its layers takes; shorter: its signature"""
+    """What an edge gains as a part of ``alone_s``, what the shorter of its layers takes; shorter: its signature;
+    counts: the part of that layer that goes with the edge"""
 
     part: float
     shorter: str
+    counts: float
     alone_s: float
 
 
-def _gained(x: Mapping[Column, float]) -> dict[str, Gained]:
+def _gained(x: Mapping[Column, float], edges: Mapping[str, Edge]) -> dict[str, Gained]:
     """By edge, where both layers are known."""
     alone_s = {column.of: seconds for column, seconds in x.items() if column.what == WHOLE and seconds > 0}
     found = {}
     for column in (column for column in x if column.what == EDGE):
         ends = [end for end in column.of.split(">") if end in alone_s]
         if len(ends) == 2:
-            shorter = min(ends, key=lambda end: alone_s[end])
-            found[column.of] = Gained(min(MOST, x[column] / alone_s[shorter]), shorter, alone_s[shorter])
+            ways = zip(ends, (1.0, edges[column.of].part), strict=True)
+            seconds, counts, shorter = min((alone_s[end] * counts, counts, end) for end, counts in ways)
+            found[column.of] = Gained(min(MOST_GAINED, x[column] / seconds), shorter, counts, seconds)
     return found
 
 
 def _parts(gained: Mapping[str, Gained], edges: Mapping[str, Edge]) -> dict[str, float]:
-    """By pair of kinds, the mean over edges."""
-    found: dict[str, list[float]] = {}
+    """Of all pairs of kinds, what their edges gain of what the shorter of both layers takes, all together; one that no
+    segment had gains what edges do on average, for no session starts there either."""
+    found: dict[str, list[Gained]] = {pair: [] for pair in map(">".join, product(PARTNERS, repeat=2))}
     for name, of in gained.items():
-        found.setdefault(edges[name].pair, []).append(of.part)
-    return {pair: min(1.0, float(np.mean(parts))) for pair, parts in sorted(found.items())}
+        found[edges[name].pair].append(of)
+    own = {pair: _part(of) for pair, of in found.items() if of}
+    if not own:
+        return {}
+    usual = float(np.average([*own.values()], weights=[len(found[pair]) for pair in own]))
+    return {pair: (len(of) * own.get(pair, 0.0) + USUAL * usual) / (len(of) + USUAL) for pair, of in found.items()}
+
+
+def _part(of: Sequence[Gained]) -> float:
+    return sum(edge.part * edge.alone_s for edge in of) / sum(edge.alone_s for edge in of)
 
 
 def _matrix(rows: Sequence[Row], columns: Mapping[Column, int]) -> sparse.csr_matrix:

@@ -11,18 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import product
 from typing import Any
-
-import numpy as np
 
 from model.coefficients import UnitCost
 from model.fit_kinds import fit_kinds, measured
 from model.fit_memory import fit_memory
 from model.fit_scores import Score, paces, scores
-from model.fit_segments import Table, fit_table
+from model.fit_segments import fit_table
 from model.graph import Graph
-from model.layer_kinds import PARTNERS
 from model.samples import Footing, Run
 from model.segment_time import Network, predict
 from runtime.errors import CleaveError
@@ -102,19 +98,10 @@ def fit_times(networks: Mapping[str, Network], runs: Sequence[Run], declared: Un
         fit_kinds(measured(graphs, table.kernels), declared),
         kernels=table.kernels,
         gains=table.gains,
-        gain_parts=_gain_parts(table),
+        gain_parts=table.parts,
         joins=table.joins,
         relayout_s_per_byte=table.relayout_s_per_byte,
     )
-
-
-def _gain_parts(table: Table) -> dict[str, float]:
-    """Of all pairs of kinds: one that no segment had gains what an edge does on average, for no session starts there
-    either."""
-    if not table.parts:
-        return {}
-    usual = float(np.average([*table.parts.values()], weights=[table.seen[pair] for pair in table.parts]))
-    return {pair: table.parts.get(pair, usual) for pair in map(">".join, product(PARTNERS, repeat=2))}
 
 
 def _expected(found: Mapping[str, Score]) -> dict[str, float]:

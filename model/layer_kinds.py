@@ -59,6 +59,12 @@ def pair(graph: Graph, producer: Layer, consumer: Layer) -> str:
     return ">".join(kind(graph, layer).split("_")[0] for layer in (producer, consumer))
 
 
+def part_of_reader(graph: Graph, consumer: Layer, size_bytes: float) -> float:
+    """Of what a layer takes, the part that goes with a tensor of so many bytes that it reads: a Concat copies one after
+    the other; all else has to do with all that it reads."""
+    return size_bytes / sum(graph.tensors[n].size_bytes for n in consumer.inputs) if consumer.op == "Concat" else 1.0
+
+
 PARTNERS = tuple(dict.fromkeys(kind.split("_")[0] for kind in KINDS))
 """Kinds as they stand in a pair."""
 

@@ -7,6 +7,7 @@ The fraction is Eq. 4.7 of the thesis (hybrid CNN partitioning, 2023); ``model.c
 
 from __future__ import annotations
 
+from statistics import fmean
 from typing import NamedTuple
 
 from model import boxes
@@ -15,6 +16,10 @@ from model.graph import Graph, Layer
 
 VECTOR = 16
 """Output channels that kernels compute at a time."""
+SET = 4 * VECTOR
+"""Output channels of a convolution for which kernels read their input once."""
+SHARES = (1 / 2, 1 / 3, 1 / 4, 3 / 4, 1 / 8, 7 / 8)
+"""Of a layer, as shards have them."""
 
 
 class Work(NamedTuple):
@@ -58,6 +63,25 @@ def seconds(done: Work, cost: LayerCost, frequency_hz: float) -> tuple[float, fl
     """Seconds that are fixed, and those that go with how much of a layer there is."""
     fixed, *rest = (n * s for n, s in zip(done.amounts(cost.whole_vectors), rates(cost, frequency_hz), strict=True))
     return fixed, sum(rest)
+
+
+def repeated(graph: Graph, layer: Layer, axis: int) -> float:
+    """What every shard along an axis does, however small it is: bytes that each needs whole, those that it reads and
+    that are not divided, and of input channels the sum that parts are added up to. Of output channels of a convolution
+    it is multiply-accumulates: kernels read their input once for each ``SET`` of channels, be it full or not, and those
+    of shards have more sets than those of the whole layer."""
+    found = boxes.rule(graph, layer, axis)
+    if found and layer.op == "Conv" and axis == boxes.CHANNELS:
+        return layer.macs / found.size * fmean(_lacking(round(found.size * share)) for share in SHARES)
+    needs = zip(layer.inputs, found.needs, strict=True) if found else ()
+    names = [name for name, need in needs if name and need.axis < 0]
+    names += layer.outputs if axis == boxes.PARTIAL else ()
+    return float(sum(graph.tensors[name].size_bytes for name in names))
+
+
+def _lacking(channels: int) -> int:
+    """Channels that their last set lacks."""
+    return -channels % SET
 
 
 def _idle(graph: Graph, layer: Layer) -> float:

@@ -7,6 +7,8 @@ way anywhere costs both changes, to cut it once more costs nothing else: no sum 
 
 from __future__ import annotations
 
+from collections import Counter
+
 from model import boxes, layer_kinds
 from model.graph import Graph, Layer
 from model.rule import length
@@ -14,8 +16,10 @@ from model.rule import length
 NONE = -1
 BLOCK = 8
 """Channels; fewer are read as they are. Some processors have blocks of 16."""
-KEEPING = ("norm", "activation", "elementwise", "pool")
-"""Kinds of layers that keep the layout, if all that they read has it; Concat does, too."""
+QUARTERS = 4
+"""Channels that are read at a time."""
+KEEPING = ("norm", "activation", "pool")
+"""Kinds of layers that keep the layout, if all that they read has it."""
 
 
 def origins(graph: Graph) -> list[int]:
@@ -23,12 +27,27 @@ def origins(graph: Graph) -> list[int]:
     one: if that and all in between are in one segment, the output is in their layout. ``NONE``: it never is.
     """
     found: list[int] = []
+    part = _parts_of_convolutions(graph)
     for layer in graph.layers:
         if layer.op == "Conv":
             found.append(layer.index if _by_blocks(graph, layer) else NONE)
         else:
-            makers = [graph.producer.get(name) for name in graph.activations(layer)] if _keeps(graph, layer) else []
+            keeps = part[layer.index] or _keeps(graph, layer)
+            makers = [graph.producer.get(name) for name in graph.activations(layer)] if keeps else []
             found.append(min((NONE if maker is None else found[maker] for maker in makers), default=NONE))
+    return found
+
+
+def _parts_of_convolutions(graph: Graph) -> list[bool]:
+    """Of each layer, whether it is one, or normalises, scales or shifts what only it reads of one: the weights of the
+    convolution do it then."""
+    readers = Counter(name for layer in graph.layers for name in graph.activations(layer))
+    found: list[bool] = []
+    for layer in graph.layers:
+        read = graph.activations(layer)
+        maker = graph.producer.get(read[0]) if len(read) == 1 and readers[read[0]] == 1 else None
+        into = maker is not None and found[maker] and layer.op in ("BatchNormalization", "Mul", "Add")
+        found.append(layer.op == "Conv" or into)
     return found
 
 
@@ -43,10 +62,12 @@ def origin(graph: Graph, of: list[int], maker: int, reader: int) -> int:
 
 def _by_blocks(graph: Graph, conv: Layer) -> bool:
     """Whether a convolution is computed by blocks, as ONNX Runtime 1.32 decides: channels are filled up to whole
-    blocks, but not those of groups."""
+    blocks, but not those of groups, nor those that are read unless they are whole ``QUARTERS``."""
     inputs, outputs = _inputs(graph, conv), length(graph, conv, boxes.CHANNELS)
     group = conv.integer("group", 1)
-    return group == 1 or group == inputs == outputs or not (inputs // group % BLOCK or outputs // group % BLOCK)
+    if group == 1:
+        return inputs < BLOCK or not inputs % QUARTERS
+    return group == inputs == outputs or not (inputs // group % BLOCK or outputs // group % BLOCK)
 
 
 def _inputs(graph: Graph, conv: Layer) -> int:
@@ -55,4 +76,12 @@ def _inputs(graph: Graph, conv: Layer) -> int:
 
 
 def _keeps(graph: Graph, layer: Layer) -> bool:
-    return layer.op == "Concat" or layer_kinds.kind(graph, layer) in KEEPING
+    """A constant that is added has the layout of a frame; one that multiplies becomes a convolution."""
+    read = [graph.tensors[name].shape for name in graph.activations(layer)]
+    if layer.op == "Concat":
+        return not any(shape[boxes.CHANNELS] % BLOCK for shape in read)
+    if layer_kinds.kind(graph, layer) != "elementwise":
+        return layer_kinds.kind(graph, layer) in KEEPING
+    if len(read) < len(layer.inputs):
+        return layer.op == "Mul"
+    return layer.op in ("Add", "Sum", "Mul") and len(set(read)) == 1

@@ -9,6 +9,8 @@ than its reader takes: a Relu becomes part of the convolution before it, which t
 layout either. Nor need a convolution its input where that goes back to others in the segment (``model.relayout``): so
 many seconds a byte of it are saved. A segment as a whole never takes less than nothing.
 
+Gains of edges that were not measured are a part of what the shorter of both layers takes, by pair of kinds.
+
 Where a layer was made in parts that do not lie side by side in memory, its reader puts them together first, or adds
 them: that comes on top (``joins`` of the unit, by axis).
 
@@ -33,13 +35,15 @@ from model.signature import edge_name, signatures
 
 class Edge(NamedTuple):
     """What a layer reads of another one: index of its maker, pair of signatures and of kinds, bytes of the tensor;
-    which layer must be in the segment, too, for the layout to be kept (``relayout.origin``)."""
+    which layer must be in the segment, too, for the layout to be kept (``relayout.origin``); the part of the reader
+    that goes with it (``layer_kinds.part_of_reader``)."""
 
     maker: int
     name: str
     pair: str
     size_bytes: float
     origin: int
+    part: float
 
 
 class Join(NamedTuple):
@@ -109,7 +113,8 @@ class Network:
         maker, layers = self.graph.producer[name], self.graph.layers
         pair = layer_kinds.pair(self.graph, layers[maker], layers[reader])
         origin, size = relayout.origin(self.graph, self._origins, maker, reader), self.graph.tensors[name].size_bytes
-        return Edge(maker, edge_name(self.names, maker, reader), pair, float(size), origin)
+        part = layer_kinds.part_of_reader(self.graph, layers[reader], size)
+        return Edge(maker, edge_name(self.names, maker, reader), pair, float(size), origin, part)
 
 
 class Clock:
@@ -137,7 +142,7 @@ class Clock:
 
     def _saved(self, p: InSegment) -> float:
         alone = self.rows[p.part.layer][WHOLE]
-        gained = sum(self.unit.gain(e.name, e.pair, min(alone, self.rows[e.maker][WHOLE])) for e in p.saves)
+        gained = sum(self.unit.gain(e.name, e.pair, min(e.part * alone, self.rows[e.maker][WHOLE])) for e in p.saves)
         return gained + self.unit.relayout_s_per_byte * p.kept_bytes
 
 

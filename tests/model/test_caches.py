@@ -58,7 +58,7 @@ def kernels(name: str, frame_s: float, caches: Caches, cost: LayerCost) -> Itera
     for k in range(30):
         done = Work(1e6 * (1 + k % 3), 0.0, 1e5 * (1 + k % 7), 1e4 * (1 + k % 5))
         seconds = sum(layer_time.seconds(done._replace(part=caches.part(frame_s)), cost, DECLARED.frequency_hz))
-        yield Measured("conv_im2col", {name: frame_s}, done, seconds)
+        yield Measured("conv_im2col", {name: frame_s}, done, seconds, {})
 
 
 def test_only_layers_that_were_not_measured_are_told_by_it(tmp_path: Path) -> None:

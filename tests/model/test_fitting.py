@@ -12,7 +12,7 @@ import pytest
 from codegen.zoo import cached
 from model import coefficients
 from model.boxes import CHANNELS, ROWS
-from model.coefficients import Kernel, UnitCost
+from model.coefficients import MOST_GAINED, Kernel, UnitCost
 from model.fit_energy import Metered, with_power
 from model.fitting import fit, fit_times, predict
 from model.graph import Graph
@@ -233,7 +233,7 @@ def test_times_are_never_negative_and_more_of_a_layer_is_never_cheaper(graph: Gr
     assert all(clock.seconds(s) >= 0 for border in (0.0, 0.2, 1.0) for s in segments(graph, draw, border))
     assert all(min((kernel.whole_s, *sum(kernel.splits.values(), ()))) >= 0 for kernel in unit.kernels.values())
     assert min(unit.gains.values()) >= 0
-    assert all(0 <= part <= 1 for part in unit.gain_parts.values())
+    assert all(0 <= part <= MOST_GAINED for part in unit.gain_parts.values())
     for layer in (layer for layer in graph.layers if layer.op == "Conv"):
         size = extent(graph, layer)
         shares = [clock.seconds([PartOf(layer.index, CHANNELS, 0, stop)]) for stop in range(1, size)]

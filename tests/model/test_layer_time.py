@@ -7,11 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import ModelProto
 
 from model import coefficients
-from model.coefficients import LayerCost
+from model.boxes import CHANNELS, PARTIAL, ROWS
+from model.coefficients import Kernel, LayerCost
+from model.costs import SPLIT, WHOLE, rows
 from model.fit_kinds import Measured, fit_kinds
-from model.layer_time import Work, rates, seconds, work
+from model.layer_time import Work, rates, repeated, seconds, work
+from model.signature import signature
 from tests.tiny_cnn import graph_of, network, node, weight
 
 DECLARED = coefficients.load("generic").unit("cpu")
@@ -53,6 +57,59 @@ def test_what_a_kind_takes_is_found_again(whole_vectors: bool) -> None:
     assert found.error == pytest.approx(0, abs=0.01)
 
 
+def test_what_shards_do_anew_is_found_again() -> None:
+    """However large they are; along an axis with too few layers nothing is told."""
+    rng, cost = np.random.default_rng(1), LayerCost(4.0, 2e-5, 5.0)
+    sizes = [float(size) for size in rng.uniform(1e5, 1e7, 9)]
+    table = [
+        replace(
+            measured("fc", "a", Work(100 * size, 0, size, size), cost), splits={CHANNELS: (3e-5 + 2e-10 * size, size)}
+        )
+        for size in sizes
+    ]
+    table[:2] = [replace(layer, splits=layer.splits | {PARTIAL: (1e-5, 1e3)}) for layer in table[:2]]
+    found = fit_kinds(table, DECLARED).layers["fc"].splits
+    assert found.keys() == {CHANNELS}
+    assert found[CHANNELS] == pytest.approx((3e-5, 2e-10), rel=0.03)
+
+
+@pytest.mark.parametrize(("channels", "more"), [(32, 48 + 53 + 56 + 40 + 60 + 36), (128, 0 + 21 + 32 + 32 + 48 + 16)])
+def test_shards_of_channels_read_all_of_the_input_for_a_few_of_them(tmp_path: Path, channels: int, more: int) -> None:
+    graph = graph_of(tmp_path, conv(channels))
+    assert repeated(graph, graph.layers[0], CHANNELS) == pytest.approx(25 * 4 * 9 * more / 6)
+    assert repeated(graph, graph.layers[0], ROWS) == 4 * channels * (4 * 9 + 1)
+    assert repeated(graph, graph.layers[0], PARTIAL) == 4 * channels * (25 + 1)
+
+
+def test_shards_of_a_layer_that_was_not_measured_take_longer_than_their_share(tmp_path: Path) -> None:
+    """By what its kind's do; never longer than all of it. A layer that was measured split keeps to that."""
+    graph = graph_of(tmp_path, conv(32))
+    (layer,) = graph.layers
+    cost = replace(
+        DECLARED.layers["conv_winograd"], overhead_s=1e-5, splits={CHANNELS: (2e-6, 1e-10), ROWS: (9.0, 0.0)}
+    )
+    unit = replace(DECLARED, layers=DECLARED.layers | {"conv_winograd": cost})
+    (row,) = rows(graph, unit, 1.0)
+    fixed_s = 2e-6 + 1e-10 * repeated(graph, layer, CHANNELS)
+    assert split(row, CHANNELS) == pytest.approx((fixed_s, row[WHOLE] - fixed_s))
+    assert split(row, ROWS) == pytest.approx((row[WHOLE], 0))
+    assert split(row, PARTIAL) == pytest.approx((1e-5, row[WHOLE] - 1e-5))
+    kernel = Kernel("Conv", 2e-3, {CHANNELS: (1e-4, 1.9e-3)})
+    (row,) = rows(graph, replace(unit, kernels={signature(graph, layer): kernel}), 1.0)
+    assert split(row, CHANNELS) == pytest.approx((1e-4, 1.9e-3))
+    assert split(row, ROWS) == pytest.approx((2e-3, 0))
+
+
+def split(row: list[float], axis: int) -> tuple[float, float]:
+    """What is fixed of a shard, and what goes with its share."""
+    return row[SPLIT + 2 * axis], row[SPLIT + 2 * axis + 1]
+
+
+def conv(channels: int) -> ModelProto:
+    weights = {"w": weight(channels, 4, 3, 3), "b": weight(channels)}
+    return network([node("Conv", ["x", "w", "b"], ["y"], pads=[1] * 4)], {"x": (1, 4, 5, 5)}, ["y"], weights)
+
+
 def test_few_layers_do_not_decide_about_vectors() -> None:
     """What no layer tells stays as it was declared."""
     known = LayerCost(4.0, 2e-5, 5.0, whole_vectors=True)
@@ -70,4 +127,4 @@ def test_kinds_that_were_not_measured_are_slower_in_everything() -> None:
 
 def measured(kind: str, network_name: str, done: Work, cost: LayerCost) -> Measured:
     """A layer as a device measures it that takes what ``cost`` says."""
-    return Measured(kind, {network_name: 0.0}, done, sum(seconds(done, cost, HZ)))
+    return Measured(kind, {network_name: 0.0}, done, sum(seconds(done, cost, HZ)), {})
