@@ -178,7 +178,11 @@ def run(
         say(f"writing {len(front.genes)} points of the front")
         shipped = choose(front, encoding, settings)
         _write_results(draft, front, encoding, cnn, platform, settings, shipped, known)
-        done = [_ship(draft, s, cnn, platform, target, check, settings.seed, say, bool(closed)) for s in shipped]
+        done = []
+        for point in shipped:
+            place = draft / point.name
+            cut = _written(place, point, cnn, platform, target, say)
+            done.append(_verified(place, cut, cnn, settings.seed, say, bool(closed)) if check else cut)
         outcome = Outcome(front, tuple(done), closed, known)
         summary = summarise(outcome, cnn, platform, coding, settings)
         (draft / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
@@ -228,36 +232,28 @@ def _kind(front: Front) -> str:
     return "predicted" if front.measured is None else "predicted and measured"
 
 
-def _ship(
-    draft: Path,
-    point: Shipped,
-    cnn: Cnn,
-    platform: Platform,
-    target: str,
-    check: bool,
-    seed: int,
-    say: Callable[[str], None],
-    measured: bool,
+def _written(
+    place: Path, point: Shipped, cnn: Cnn, platform: Platform, target: str, say: Callable[[str], None]
 ) -> Shipped:
-    """Generate a bundle and, if asked, run it here and compare. measured: on its cluster, so that it may be kept, too,
-    where it cannot be run here."""
-    sure = replace(point, expected_error=of_mapping(cnn.graph, platform, point.mapping))
+    """Generate a bundle."""
     say(f"{point.name}: cutting the model for {len(point.mapping.devices)} ranks")
-    place = draft / point.name
     place.mkdir()
     bundle.fill(place, cnn.graph, platform, point.mapping, cnn.source, bundle.Form(target=target))
-    if not check:
-        return sure
+    return replace(point, expected_error=of_mapping(cnn.graph, platform, point.mapping))
+
+
+def _verified(place: Path, point: Shipped, cnn: Cnn, seed: int, say: Callable[[str], None], measured: bool) -> Shipped:
+    """Run a bundle here and compare. measured: on its cluster, so that it may be kept, too, where it cannot be run
+    here."""
     say(f"{point.name}: running {len(point.mapping.devices)} MPI ranks here")
     try:
-        found = verify(place, cnn.graph.path, frames=1, seed=seed)
+        return replace(point, verification=verify(place, cnn.graph.path, frames=1, seed=seed))
     except CleaveError as error:
         sentences = [f"{point.name}: {text}" for text in error.sentences]
         if not measured:
             raise CleaveError(*sentences, NO_VERIFY) from error
         say("; ".join([*sentences, "it is kept without having been run here"]))
-        return sure
-    return replace(sure, verification=found)
+        return point
 
 
 def summarise(outcome: Outcome, cnn: Cnn, platform: Platform, coding: Coding, settings: Settings) -> dict[str, Any]:

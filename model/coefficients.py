@@ -259,7 +259,10 @@ def parse(text: str, where: str) -> Coefficients:
     if not isinstance(body, dict) or body.pop("format", None) != FORMAT:
         raise CleaveError(f"{where}: is no {FORMAT} of version {VERSION}")
     if (version := body.pop("version", None)) != VERSION:
-        raise CleaveError(f"{where}: is {FORMAT} of version {version}, {VERSION} is needed; run dse calibrate again")
+        raise CleaveError(
+            f"{where}: is {FORMAT} of version {version}, {VERSION} is needed; run dse calibrate again, "
+            "into the same folder: what was measured is kept there"
+        )
     found = records.read(Coefficients, body, where)
     problems = [p for name, unit in found.units.items() for p in _problems(unit, f"{where}: units.{name}")]
     if problems:

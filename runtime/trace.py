@@ -191,7 +191,7 @@ class Trace:
     def from_json(text: str, where: str = "trace.json") -> Trace:
         """Read a trace; ``CleaveError`` names ``where`` and what is wrong with it."""
         try:
-            body: dict[str, Any] = json.loads(text)
+            body: dict[str, Any] = json.loads(text, parse_constant=_no_number)
             if body["format"] != FORMAT or body["version"] != VERSION:
                 raise CleaveError(f"{where}: is no {FORMAT} of version {VERSION}")
             trace = Trace(
@@ -204,6 +204,11 @@ class Trace:
             return trace
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CleaveError(f"{where}: is no trace that this version can read ({error!r})") from error
+
+
+def _no_number(name: str) -> float:
+    """Python writes NaN and Infinity, which are no JSON, and no times."""
+    raise ValueError(f"{name} is no number")
 
 
 def _usage(body: dict[str, Any]) -> Usage:

@@ -86,6 +86,8 @@ def test_what_is_no_trace_is_refused_by_name(text: str) -> None:
         {"frames": [[[0, "wait", "x", "0", 1]]]},
         {"frames": [[[0, "wait", "x", 0, None]]]},
         {"frames": [[[0, ["wait"], "x", 0, 1]]]},
+        {"frames": [[[0, "wait", "x", 0, float("nan")]]]},
+        {"frames": [[[0, "wait", "x", float("-inf"), 1]]]},
     ],
 )
 def test_what_stands_in_the_wrong_place_is_refused(damage: dict) -> None:
