@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
+from collections import defaultdict
 
 from model import coefficients, layer_kinds
 from model.coefficients import PAPER, UnitCost
@@ -12,6 +13,7 @@ from model.platform import Platform
 from model.priced import Priced, priced
 from model.signature import signature
 
+MEASURED = "measured"
 FEW = 1.0
 """Relative error of a layer of whose like calibration has measured some, but too few to tell one: all of its time."""
 
@@ -25,19 +27,20 @@ def of_mapping(graph: Graph, platform: Platform, mapping: Mapping) -> float | No
 def expected_error(graph: Graph, platform: Platform, found: Priced) -> float | None:
     """Relative error to expect of what a mapping computes, and so of its latency and period; None: unknown.
 
-    Each layer's error by its part of the time, as if all were off in the same direction. Of layers that were measured
-    it is that of the network's frames, of others that of their kind, held out, or ``FEW``.
+    Each layer's error by its part of the time: of layers that were measured that of the network's frames, of others
+    that of their kind, held out, or ``FEW``. Layers of a kind are off in the same direction, kinds each by themselves.
     """
-    first, s, sums = found.g.n_inputs, found.shards, np.zeros(2)
+    first, s, off_s = found.g.n_inputs, found.shards, defaultdict[str, float](float)
     for layer in graph.layers:
         rows = slice(s.ptr[first + layer.index], s.ptr[first + layer.index + 1])
         for device, seconds in zip(s.device[rows], found.ledger.seconds[rows], strict=True):
             d = platform.devices[device]
-            error = _error(graph, layer, coefficients.load(d.coefficients).unit(d.unit))
+            like, error = _error(graph, layer, coefficients.load(d.coefficients).unit(d.unit))
             if error is None:
                 return None
-            sums += seconds * np.array([error, 1.0])
-    return float(sums[0] / sums[1]) if sums[1] else None
+            off_s[like] += seconds * error
+    total_s = float(found.ledger.seconds[: s.ptr[first + len(graph.layers)]].sum())
+    return math.hypot(*off_s.values()) / total_s if total_s else None
 
 
 def untold(graph: Graph, platform: Platform) -> tuple[str, ...]:
@@ -48,13 +51,15 @@ def untold(graph: Graph, platform: Platform) -> tuple[str, ...]:
     """
     sets = {(d.coefficients, d.unit): coefficients.load(d.coefficients) for d in platform.devices}
     units = [s.unit(unit) for (name, unit), s in sets.items() if s.calibrated and not name.endswith(PAPER)]
-    layers = [layer for layer in graph.layers if any(_error(graph, layer, unit) is None for unit in units)]
+    layers = [layer for layer in graph.layers if any(_error(graph, layer, unit)[1] is None for unit in units)]
     return tuple(dict.fromkeys(layer.op for layer in layers))
 
 
-def _error(graph: Graph, layer: Layer, unit: UnitCost) -> float | None:
+def _error(graph: Graph, layer: Layer, unit: UnitCost) -> tuple[str, float | None]:
+    """Whose error a layer shares: its kind's, or that of all that were measured; and the error, None: unknown."""
     if unit.kernels and signature(graph, layer) in unit.kernels:
-        return unit.frame_error(graph.name)
-    error = unit.layers[layer_kinds.kind(graph, layer)].error
+        return MEASURED, unit.frame_error(graph.name)
+    kind = layer_kinds.kind(graph, layer)
+    error = unit.layers[kind].error
     few = error is None and any(kernel.op == layer.op for kernel in unit.kernels.values())
-    return FEW if few else error
+    return kind, FEW if few else error

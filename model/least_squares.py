@@ -11,6 +11,8 @@ Floats = NDArray[np.float64]
 
 FEWER = 3
 """How often so many numbers may change sides at once without getting on, before they change one by one."""
+SYMMETRIC = "MMD_AT_PLUS_A"
+"""Order in which symmetric systems fill up least."""
 RIDGE = 1e-10
 """Of the largest entry: what rows leave open becomes as small as can be."""
 
@@ -36,7 +38,7 @@ def _pivot(gram: sparse.csr_matrix, right: Floats, inside: NDArray[np.bool_]) ->
     while True:
         x, slope = np.zeros(len(right)), np.zeros(len(right))
         mine = gram[:, inside]
-        x[inside] = splu(mine[inside].tocsc()).solve(right[inside]) if inside.any() else 0.0
+        x[inside] = splu(mine[inside].tocsc(), SYMMETRIC).solve(right[inside]) if inside.any() else 0.0
         slope[~inside] = mine[~inside] @ x[inside] - right[~inside]
         wrong = np.flatnonzero((x < 0) | (slope < -1e-12 * np.abs(right).max(initial=0.0)))
         if len(wrong) == 0:
