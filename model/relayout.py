@@ -47,8 +47,14 @@ def _parts_of_convolutions(graph: Graph) -> list[bool]:
         read = graph.activations(layer)
         maker = graph.producer.get(read[0]) if len(read) == 1 and readers[read[0]] == 1 else None
         into = maker is not None and found[maker] and layer.op in ("BatchNormalization", "Mul", "Add")
-        found.append(layer.op == "Conv" or into)
+        found.append(layer.op == "Conv" or (into and _by_channel(graph, layer)))
     return found
+
+
+def _by_channel(graph: Graph, layer: Layer) -> bool:
+    """Whether constants have a number for each channel."""
+    constants = [graph.tensors[name] for name in layer.inputs if name and graph.is_constant(name)]
+    return all(tensor.elements == length(graph, layer, boxes.CHANNELS) for tensor in constants)
 
 
 def origin(graph: Graph, of: list[int], maker: int, reader: int) -> int:
@@ -76,12 +82,13 @@ def _inputs(graph: Graph, conv: Layer) -> int:
 
 
 def _keeps(graph: Graph, layer: Layer) -> bool:
-    """A constant that is added has the layout of a frame; one that multiplies becomes a convolution."""
+    """A constant that is added has the layout of a frame; to multiply each channel becomes a convolution."""
     read = [graph.tensors[name].shape for name in graph.activations(layer)]
     if layer.op == "Concat":
-        return not any(shape[boxes.CHANNELS] % BLOCK for shape in read)
+        side_by_side = layer.integer("axis", boxes.CHANNELS) == boxes.CHANNELS
+        return side_by_side and not any(shape[boxes.CHANNELS] % BLOCK for shape in read)
     if layer_kinds.kind(graph, layer) != "elementwise":
         return layer_kinds.kind(graph, layer) in KEEPING
     if len(read) < len(layer.inputs):
-        return layer.op == "Mul"
+        return layer.op == "Mul" and _by_channel(graph, layer)
     return layer.op in ("Add", "Sum", "Mul") and len(set(read)) == 1

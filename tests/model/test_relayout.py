@@ -110,15 +110,31 @@ def test_layouts_are_kept_where_onnx_runtime_keeps_them(tmp_path: Path, name: st
         [("Mul", "c", "e")],
         [("Concat", "c", "d"), ("Relu", "")],
         [("Concat", "c", "f"), ("Relu", "")],
+        [("Add", "c", "place")],
+        [("Mul", "c", "place")],
+        [("Add", "c", "one")],
+        [("Mul", "c", "one")],
+        [("Add", "h", "each")],
+        [("Mul", "h", "each")],
+        [("Add", "h", "place")],
+        [("Mul", "h", "place")],
+        [("Add", "h", "one")],
+        [("Mul", "h", "one")],
     ],
-    ids=lambda between: "-".join("".join(layer[:1]) for layer in between),
+    ids=lambda between: "-".join(" ".join(layer) for layer in between),
 )
 def test_what_keeps_a_layout_between_convolutions(tmp_path: Path, between: list[tuple[str, ...]]) -> None:
-    """c, d: of 16 channels, f: of 12, e: of one position, all by convolutions."""
-    shapes = {"c": (16, 3, 3, 3), "d": (16, 3, 3, 3), "f": (12, 3, 3, 3), "e": (16, 16, 1, 1)}
+    """c, d, h: of 16 channels, f: of 12, e: of one position, all by convolutions; nobody else reads h."""
+    shapes = {"c": (16, 3, 3, 3), "h": (16, 3, 3, 3), "d": (16, 3, 3, 3), "f": (12, 3, 3, 3), "e": (16, 16, 1, 1)}
     weights = {f"w{name}": weight(*shape) for name, shape in shapes.items()}
-    weights |= {"each": weight(16, 1, 1), "s": weight(16), "p": np.abs(weight(16)) + 1}
-    nodes = [node("Conv", ["x", f"w{name}"], [name], pads=[1] * 4) for name in "cdf"]
+    weights |= {
+        "each": weight(16, 1, 1),
+        "place": weight(9, 9),
+        "one": weight(1),
+        "s": weight(16),
+        "p": np.abs(weight(16)) + 1,
+    }
+    nodes = [node("Conv", ["x", f"w{name}"], [name], pads=[1] * 4) for name in "cdfh"]
     nodes += [node("GlobalAveragePool", ["c"], ["g"]), node("Conv", ["g", "we"], ["e"])]
     at = ""
     for number, (op, *read) in enumerate(between):
@@ -126,7 +142,10 @@ def test_what_keeps_a_layout_between_convolutions(tmp_path: Path, between: list[
         nodes.append(node(op, inputs, [at], **({"axis": 1} if op == "Concat" else {})))
     channels = {("c", "d"): 32, ("c", "f"): 28}.get(between[0][1:], 16) if between[0][0] == "Concat" else 16
     nodes.append(node("Conv", [at, "last"], ["y"]))
-    model = network(nodes, {"x": (1, 3, 9, 9)}, ["y", "d", "e", "f"], weights | {"last": weight(16, channels, 1, 1)})
+    nodes = [n for n in nodes if n.output[0] != "h" or between[0][1] == "h"]
+    model = network(
+        nodes, {"x": (1, 3, 9, 9)}, ["y", "c", "d", "e", "f"], weights | {"last": weight(16, channels, 1, 1)}
+    )
     told, done = told_and_done(save(tmp_path, model), tmp_path)
     if not by_block(tmp_path, 8, 8, 8)[1]:
         pytest.skip("here ONNX Runtime has no blocks of 8 channels")
@@ -156,3 +175,17 @@ def test_onnx_runtime_computes_by_blocks_what_is_said_to_be(
         pytest.skip("here ONNX Runtime has no blocks of 8 channels")
     told, done = by_block(tmp_path, inputs, outputs, group)
     assert told == done
+
+
+def test_layers_without_channels_have_no_layout(tmp_path: Path) -> None:
+    """Vectors that are concatenated, and images on top of one another."""
+    nodes = [
+        node("Conv", ["x", "w"], ["c"], pads=[1] * 4),
+        node("Concat", ["c", "c"], ["tall"], axis=2),
+        node("Conv", ["tall", "w2"], ["y"]),
+        node("Reshape", ["c", "flat"], ["v"]),
+        node("Concat", ["v", "v"], ["z"], axis=0),
+    ]
+    weights = {"w": weight(16, 3, 3, 3), "w2": weight(16, 16, 1, 1), "flat": np.array([-1], np.int64)}
+    graph = graph_of(tmp_path, network(nodes, {"x": (1, 3, 9, 9)}, ["y", "z"], weights))
+    assert [of == relayout.NONE for of in relayout.origins(graph)] == [False, True, False, True, True]
