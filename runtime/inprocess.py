@@ -34,6 +34,11 @@ class World:
         self.arrived = [0] * size
         self.lock = threading.Lock()
 
+    def box(self, source: int, target: int, tag: int) -> deque[np.ndarray]:
+        """Messages on their way: one box for both ends, whichever asks first, and also where both ask at once."""
+        with self.lock:
+            return self.mail[source, target, tag]
+
     def check(self) -> None:
         """Raise if the run is over already."""
         if self.failure is None and time.monotonic() > self.deadline:
@@ -71,7 +76,7 @@ class InProcessCommunicator:
 
     def receiver(self, array: np.ndarray, source: int, tag: int) -> InProcessRequest:
         """A message that fills ``array``."""
-        box, data = self._world.mail[source, self.rank, tag], as_bytes(array)
+        box, data = self._world.box(source, self.rank, tag), as_bytes(array)
 
         def attempt() -> bool:
             if not box:
@@ -86,7 +91,7 @@ class InProcessCommunicator:
 
     def sender(self, array: np.ndarray, dest: int, tag: int) -> InProcessRequest:
         """A message with what is in ``array`` when it starts."""
-        box, data = self._world.mail[self.rank, dest, tag], as_bytes(array)
+        box, data = self._world.box(self.rank, dest, tag), as_bytes(array)
         return InProcessRequest(self._world, lambda: True, lambda: box.append(data.copy()))
 
     def arrive(self) -> InProcessRequest:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -44,6 +46,19 @@ def test_frames_of_a_file_give_what_the_model_gives(make, tmp_path: Path) -> Non
     for name, wanted in run_whole(tiny.model, frames).items():
         np.testing.assert_allclose(got[name], wanted, rtol=1e-4, atol=1e-5)
         assert np.abs(wanted).max() > 1
+
+
+def test_both_ends_of_a_message_have_one_box_where_they_ask_at_once() -> None:
+    world = World(2)
+
+    def slowly() -> deque:
+        time.sleep(0.05)
+        return deque()
+
+    world.mail.default_factory = slowly
+    with ThreadPoolExecutor(2) as ends:
+        first, second = ends.map(lambda _: world.box(0, 1, 7), range(2))
+    assert first is second
 
 
 def test_random_frames_are_those_of_the_seed(tmp_path: Path) -> None:
