@@ -14,6 +14,7 @@ from model.priced import Priced, priced
 from model.signature import signature
 
 MEASURED = "measured"
+"""In place of a kind: of all layers that were measured."""
 FEW = 1.0
 """Relative error of a layer of whose like calibration has measured some, but too few to tell one: all of its time."""
 

@@ -87,8 +87,9 @@ def _keeps(graph: Graph, layer: Layer) -> bool:
     if layer.op == "Concat":
         side_by_side = layer.integer("axis", boxes.CHANNELS) == boxes.CHANNELS
         return side_by_side and not any(shape[boxes.CHANNELS] % BLOCK for shape in read)
-    if layer_kinds.kind(graph, layer) != "elementwise":
-        return layer_kinds.kind(graph, layer) in KEEPING
+    kind = layer_kinds.kind(graph, layer)
+    if kind != "elementwise":
+        return kind in KEEPING
     if len(read) < len(layer.inputs):
         return layer.op == "Mul" and _by_channel(graph, layer)
     return layer.op in ("Add", "Sum", "Mul") and len(set(read)) == 1

@@ -91,7 +91,8 @@ KERNEL = {"op": "Conv", "whole_s": 1e-3, "splits": {"1": [1e-4, 9e-4]}, "error":
         (put("cleave-plan", "format"), r"^mine.json: is no cleave-coefficients of version 4$"),
         (
             put(1, "version"),
-            r"^mine.json: is cleave-coefficients of version 1, 4 is needed; run dse calibrate again, into the same",
+            r"^mine.json: is cleave-coefficients of version 1, 4 is needed; run dse calibrate again, "
+            r"into the same folder: what was measured is kept there$",
         ),
         (without("units", "cpu", "layers", "fc"), r"^mine.json: units.cpu.layers: no coefficient for fc$"),
         (put({}, "units", "cpu", "layers", "gru"), r"^mine.json: units.cpu.layers.gru: has no 'macs_per_cycle'$"),
