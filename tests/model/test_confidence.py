@@ -47,9 +47,10 @@ def calibrated(tmp_path: Path, graph: Graph, cluster: Platform, known: int, cali
 
 
 def together(graph: Graph, known: int, error: float) -> float:
-    """Of six layers of a millisecond, so many measured: layers of a kind are off together, kinds by themselves."""
+    """Of six layers of a millisecond, so many measured: frames are off, and layers of a kind that were not measured
+    are together, kinds by themselves."""
     others = Counter(kind(graph, layer) for layer in graph.layers[known:])
-    return math.hypot(known * MEASURED, *(count * error for count in others.values())) / 6
+    return math.hypot(6 * MEASURED, *(count * error for count in others.values())) / 6
 
 
 @pytest.mark.parametrize("known", [0, 2, 6])
