@@ -22,14 +22,14 @@ from typing import Any
 
 from model import boxes, records
 from model.caches import COLD, Caches
-from model.layer_kinds import KINDS, PART, PARTNERS, part_of
+from model.layer_kinds import KINDS, PAIRS, PART, part_of
 from runtime.errors import CleaveError
 
 PAPER = "#paper"
 """At the end of a set's name: the set as the thesis' equations have it, one coefficient a kind of layer."""
 
 FORMAT = "cleave-coefficients"
-VERSION = 4
+VERSION = 5
 MOST_GAINED = 2.0
 """Times what the shorter of its layers takes that an edge may gain, where it tells what others do."""
 
@@ -296,7 +296,7 @@ def _problems(unit: UnitCost, where: str) -> list[str]:
         if name.count(">") != 1 or not all("-" in end for end in name.split(">")):
             found.append(f"{where}.gains: '{name}' is no pair of signatures")
     for name, part in unit.gain_parts.items():
-        if name.count(">") != 1 or set(name.split(">")) - set(PARTNERS):
+        if name not in PAIRS:
             found.append(f"{where}.gain_parts: '{name}' is no pair of kinds, such as conv>activation")
         if part > MOST_GAINED:
             found.append(f"{where}.gain_parts.{name}: must be at most {MOST_GAINED:g}, not {part:g}")

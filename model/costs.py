@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -12,10 +13,11 @@ from numpy.typing import NDArray
 from model import boxes, coefficients, layer_kinds, layer_time, relayout
 from model.arrays import GraphArrays, Ints, edges
 from model.coefficients import Kernel
+from model.edges import Edge, edges_of
 from model.graph import Graph, Layer
 from model.links import away, eager, links, own_rate
 from model.platform import Device, Platform
-from model.signature import edge_name, signatures
+from model.signature import signatures
 from runtime.errors import CleaveError
 
 Floats = NDArray[np.float64]
@@ -112,9 +114,10 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
     cut, kept = weights(graph, g)
     units = [_unit(platform, d) for d in range(len(platform.devices))]
     leave, enter, names = links(platform)
-    work = _work(graph, g, platform)
-    origin, kept_ptr, kept_task = _origins(graph, g)
-    beside = _beside(graph, g, units, work, platform)
+    signed = signatures(graph)
+    work, found = _work(graph, g, signed, platform), edges_of(graph, signed)
+    origin, kept_ptr, kept_task = _origins(g, found)
+    beside = _beside(graph, g, found, units, work, platform)
     beside[np.flatnonzero(origin[: len(beside)] == relayout.NONE), :, KEPT] = 0.0
     slowdown = np.array([[device.slowdown] for device in platform.devices])
     work[..., :WATTS] *= slowdown
@@ -186,24 +189,25 @@ def _unit(platform: Platform, device: int) -> coefficients.UnitCost:
         raise CleaveError(f"device '{d.name}': {error}") from error
 
 
-def _work(graph: Graph, g: GraphArrays, platform: Platform) -> Floats:
-    """(T, D, OWN + 1) of inputs and outputs, which take no time, and layers (Eq. 4.7, 4.10)."""
+def _work(graph: Graph, g: GraphArrays, names: Sequence[str], platform: Platform) -> Floats:
+    """(T, D, OWN + 1) of inputs and outputs, which take no time, and layers (Eq. 4.7, 4.10). names: signatures"""
     table = np.zeros((len(g.size), len(platform.devices), OWN + 1))
     known: dict[tuple[str, str, float], list[list[float]]] = {}
     for d, device in enumerate(platform.devices):
         unit = _unit(platform, d)
         slower = _slower(device, unit)
         key = device.coefficients, device.unit, slower
-        found = known.get(key) or known.setdefault(key, rows(graph, unit, slower))
+        found = known.get(key) or known.setdefault(key, rows(graph, names, unit, slower))
         table[g.n_inputs : g.n_inputs + g.n_layers, d] = found
         if device.power_w is not None and unit.idle_w is None:
             table[g.n_inputs : g.n_inputs + g.n_layers, d, WATTS] = device.power_w
     return table
 
 
-def rows(graph: Graph, unit: coefficients.UnitCost, slower: float) -> list[list[float]]:
-    """(layers, OWN) of ``CostArrays.work`` on a unit with so many times fewer threads than its figures hold for."""
-    names = signatures(graph) if unit.kernels else [""] * len(graph.layers)
+def rows(graph: Graph, names: Sequence[str], unit: coefficients.UnitCost, slower: float) -> list[list[float]]:
+    """(layers, OWN) of ``CostArrays.work`` on a unit with so many times fewer threads than its figures hold for. names:
+    signatures of the layers
+    """
     kernels = [unit.kernels.get(name) for name in names]
     both = list(zip(graph.layers, kernels, strict=True))
     frame_s = slower * sum(k.whole_s if k else sum(_not_measured(graph, layer, unit)) for layer, k in both)
@@ -243,52 +247,47 @@ def _row(
 
 
 def _beside(
-    graph: Graph, g: GraphArrays, units: list[coefficients.UnitCost], work: Floats, platform: Platform
+    graph: Graph,
+    g: GraphArrays,
+    found: list[list[Edge]],
+    units: list[coefficients.UnitCost],
+    work: Floats,
+    platform: Platform,
 ) -> Floats:
-    """(E, D, …) seconds; there are none at inputs and outputs of the network. work: of ``CostArrays``"""
+    """(E, D, …) seconds; there are none at inputs and outputs of the network. found: ``edges_of``; work: of
+    ``CostArrays``"""
     if not any(unit.gains or unit.gain_parts or unit.joins or unit.relayout_s_per_byte for unit in units):
         return np.zeros((0, len(units), JOIN + boxes.KINDS))
     table = np.zeros((len(g.edge_tensor), len(units), JOIN + boxes.KINDS))
-    names = signatures(graph)
-    for edge, *ends in edges(g):
-        name, size = edge_name(names, *ends), float(g.tensor_bytes[g.edge_tensor[edge]])
-        maker, reader = (graph.layers[end] for end in ends)
+    for (number, maker, reader), edge in zip(edges(g), chain(*found), strict=True):
+        divided = [apart(graph, graph.layers[maker], kind) for kind in range(boxes.KINDS)]
         for d, (unit, device) in enumerate(zip(units, platform.devices, strict=True)):
             slower = _slower(device, unit)
-            alone_s = [float(work[g.n_inputs + end, d, WHOLE]) / slower for end in ends]
-            found = edge_row(graph, maker, reader, name, size, alone_s, unit)
-            table[edge, d] = [slower * seconds for seconds in found]
+            alone_s = [float(work[g.n_inputs + end, d, WHOLE]) / slower for end in (maker, reader)]
+            table[number, d] = [slower * seconds for seconds in _edge_row(edge, alone_s, divided, unit)]
     return table
 
 
-def edge_row(
-    graph: Graph,
-    maker: Layer,
-    reader: Layer,
-    name: str,
-    size: float,
-    alone_s: Sequence[float],
-    unit: coefficients.UnitCost,
+def _edge_row(
+    edge: Edge, alone_s: Sequence[float], divided: Sequence[bool], unit: coefficients.UnitCost
 ) -> list[float]:
-    """Seconds of an edge over which a layer reads ``size`` bytes of another one: see ``CostArrays.beside``. alone_s: of
-    both layers"""
-    shorter_s = min(alone_s[0], layer_kinds.part_of_reader(graph, reader, size) * alone_s[1])
-    gain = unit.gain(name, layer_kinds.pair(graph, maker, reader), shorter_s)
-    joins = [unit.joins.get(k, 0.0) * size if apart(graph, maker, k) else 0.0 for k in range(boxes.KINDS)]
-    return [gain, unit.relayout_s_per_byte * size, *joins]
+    """Seconds of an edge: see ``CostArrays.beside``. alone_s: of both layers; divided: by kind of split, whether the
+    maker's parts must be joined"""
+    gain = unit.gain(edge.name, edge.pair, min(alone_s[0], edge.part * alone_s[1]))
+    joins = [unit.joins.get(kind, 0.0) * edge.size_bytes if joined else 0.0 for kind, joined in enumerate(divided)]
+    return [gain, unit.relayout_s_per_byte * edge.size_bytes, *joins]
 
 
-def _origins(graph: Graph, g: GraphArrays) -> tuple[Ints, Ints, Ints]:
-    """``origin``, ``kept_ptr`` and ``kept_task`` of ``CostArrays``."""
-    of, found = relayout.origins(graph), np.full(len(g.edge_tensor), relayout.NONE, dtype=np.int32)
-    for edge, maker, reader in edges(g):
-        begin = relayout.origin(graph, of, maker, reader)
-        found[edge] = g.n_inputs + begin if begin != relayout.NONE else begin
-    kept = np.flatnonzero(found != relayout.NONE)
-    kept = kept[np.argsort(found[kept], kind="stable")]
+def _origins(g: GraphArrays, found: list[list[Edge]]) -> tuple[Ints, Ints, Ints]:
+    """``origin``, ``kept_ptr`` and ``kept_task`` of ``CostArrays``. found: ``edges_of``"""
+    origin = np.full(len(g.edge_tensor), relayout.NONE, dtype=np.int32)
+    for (number, *_), edge in zip(edges(g), chain(*found), strict=True):
+        origin[number] = g.n_inputs + edge.origin if edge.origin != relayout.NONE else edge.origin
+    kept = np.flatnonzero(origin != relayout.NONE)
+    kept = kept[np.argsort(origin[kept], kind="stable")]
     tasks = np.arange(len(g.size) + 1)
     readers = np.repeat(tasks[:-1], np.diff(g.edge_ptr))[kept]
-    return found, np.searchsorted(found[kept], tasks).astype(np.int32), readers.astype(np.int32)
+    return origin, np.searchsorted(origin[kept], tasks).astype(np.int32), readers.astype(np.int32)
 
 
 def apart(graph: Graph, maker: Layer, kind: int) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -19,11 +18,11 @@ from scipy import sparse
 
 from model.arrays import Ints
 from model.coefficients import MOST_GAINED, Kernel
-from model.layer_kinds import PARTNERS
+from model.edges import Edge
+from model.layer_kinds import PAIRS
 from model.least_squares import Floats, nonnegative
 from model.samples import Run, scatter_s
-from model.segment_time import Edge, InSegment, Network
-from model.signature import signatures
+from model.segment_time import InSegment, Network
 
 RELATIVE, ABSOLUTE_S = 0.02, 1e-6
 """Standard error of a time, at least."""
@@ -108,8 +107,7 @@ Row = list[tuple[Column, float]]
 
 def fit_table(networks: Mapping[str, Network], runs: Sequence[Run]) -> Table:
     """The table that explains the samples of all runs best. networks: by ``Run.network``"""
-    names = {name: signatures(network.graph) for name, network in networks.items()}
-    rows = [row for run in runs for row in _rows(networks[run.network], names[run.network], run)]
+    rows = [row for run in runs for row in _rows(networks[run.network], run)]
     edges = {edge.name: edge for network in networks.values() for of in network.edges for edge in of}
     times = Times.of(runs)
     x = _solved(rows, edges, times)
@@ -119,10 +117,10 @@ def fit_table(networks: Mapping[str, Network], runs: Sequence[Run]) -> Table:
     return Table(kernels, gains, _parts(_gained(x, edges), edges), joins, kept_s)
 
 
-def _rows(network: Network, names: Sequence[str], run: Run) -> Iterator[Row]:
+def _rows(network: Network, run: Run) -> Iterator[Row]:
     divided = network.divided(part for sample in run.samples for part in sample.parts)
     for sample in run.samples:
-        yield [t for p in network.inside(sample.parts, divided) for t in _terms(p, names[p.part.layer])]
+        yield [t for p in network.inside(sample.parts, divided) for t in _terms(p, network.names[p.part.layer])]
 
 
 def _terms(p: InSegment, name: str) -> Iterator[tuple[Column, float]]:
@@ -239,7 +237,7 @@ def _gained(x: Mapping[Column, float], edges: Mapping[str, Edge]) -> dict[str, G
 def _parts(gained: Mapping[str, Gained], edges: Mapping[str, Edge]) -> dict[str, float]:
     """Of all pairs of kinds, what their edges gain of what the shorter of both layers takes, all together; one that no
     segment had gains what edges do on average, for no session starts there either."""
-    found: dict[str, list[Gained]] = {pair: [] for pair in map(">".join, product(PARTNERS, repeat=2))}
+    found: dict[str, list[Gained]] = {pair: [] for pair in PAIRS}
     for name, of in gained.items():
         found[edges[name].pair].append(of)
     own = {pair: _part(of) for pair, of in found.items() if of}

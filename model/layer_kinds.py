@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from model.graph import Graph, Layer
 from model.macs import VIEWS
 
@@ -54,11 +56,6 @@ def part_of(kind: str) -> str:
     return kind + PART
 
 
-def pair(graph: Graph, producer: Layer, consumer: Layer) -> str:
-    """Which gain an edge between two layers of a segment has: ``conv>activation``; all convolutions are one kind."""
-    return ">".join(kind(graph, layer).split("_")[0] for layer in (producer, consumer))
-
-
 def part_of_reader(graph: Graph, consumer: Layer, size_bytes: float) -> float:
     """Of what a layer takes, the part that goes with a tensor of so many bytes that it reads: a Concat copies one after
     the other; all else has to do with all that it reads."""
@@ -67,6 +64,18 @@ def part_of_reader(graph: Graph, consumer: Layer, size_bytes: float) -> float:
 
 PARTNERS = tuple(dict.fromkeys(kind.split("_")[0] for kind in KINDS))
 """Kinds as they stand in a pair."""
+ALONG = " along"
+"""At the end of a pair whose reader a convolution computes along (``model.fused``)."""
+PAIRS = (*map(">".join, product(PARTNERS, repeat=2)),
+         *(f"{maker}>{reader}{ALONG}" for maker in ("conv", "norm", "elementwise")
+           for reader in ("norm", "elementwise", "activation")))  # fmt: skip
+
+
+def pair(graph: Graph, producer: Layer, consumer: Layer, along: bool) -> str:
+    """Which gain an edge between two layers of a segment has, one of ``PAIRS``: ``conv>activation along``; all
+    convolutions are one kind. along: whether a convolution computes the consumer along"""
+    kinds = ">".join(kind(graph, layer).split("_")[0] for layer in (producer, consumer))
+    return kinds + ALONG if along else kinds
 
 
 def _winograd(graph: Graph, layer: Layer) -> bool:

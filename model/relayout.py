@@ -7,9 +7,8 @@ way anywhere costs both changes, to cut it once more costs nothing else: no sum 
 
 from __future__ import annotations
 
-from collections import Counter
-
 from model import boxes, layer_kinds
+from model.fused import by_channel, fused
 from model.graph import Graph, Layer
 from model.rule import length
 
@@ -27,34 +26,15 @@ def origins(graph: Graph) -> list[int]:
     one: if that and all in between are in one segment, the output is in their layout. ``NONE``: it never is.
     """
     found: list[int] = []
-    part = _parts_of_convolutions(graph)
+    along = fused(graph)
     for layer in graph.layers:
         if layer.op == "Conv":
             found.append(layer.index if _by_blocks(graph, layer) else NONE)
         else:
-            keeps = part[layer.index] or _keeps(graph, layer)
+            keeps = along[layer.index] or _keeps(graph, layer)
             makers = [graph.producer.get(name) for name in graph.activations(layer)] if keeps else []
             found.append(min((NONE if maker is None else found[maker] for maker in makers), default=NONE))
     return found
-
-
-def _parts_of_convolutions(graph: Graph) -> list[bool]:
-    """Of each layer, whether it is one, or normalises, scales or shifts what only it reads of one: the weights of the
-    convolution do it then."""
-    readers = Counter(name for layer in graph.layers for name in graph.activations(layer))
-    found: list[bool] = []
-    for layer in graph.layers:
-        read = graph.activations(layer)
-        maker = graph.producer.get(read[0]) if len(read) == 1 and readers[read[0]] == 1 else None
-        into = maker is not None and found[maker] and layer.op in ("BatchNormalization", "Mul", "Add")
-        found.append(layer.op == "Conv" or (into and _by_channel(graph, layer)))
-    return found
-
-
-def _by_channel(graph: Graph, layer: Layer) -> bool:
-    """Whether constants have a number for each channel."""
-    constants = [graph.tensors[name] for name in layer.inputs if name and graph.is_constant(name)]
-    return all(tensor.elements == length(graph, layer, boxes.CHANNELS) for tensor in constants)
 
 
 def origin(graph: Graph, of: list[int], maker: int, reader: int) -> int:
@@ -91,5 +71,5 @@ def _keeps(graph: Graph, layer: Layer) -> bool:
     if kind != "elementwise":
         return kind in KEEPING
     if len(read) < len(layer.inputs):
-        return layer.op == "Mul" and _by_channel(graph, layer)
+        return layer.op == "Mul" and by_channel(graph, layer)
     return layer.op in ("Add", "Sum", "Mul") and len(set(read)) == 1

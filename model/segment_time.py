@@ -24,26 +24,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from model import boxes, layer_kinds, relayout
+from model import boxes
 from model.coefficients import UnitCost
 from model.costs import SPLIT, WHOLE, apart, rows
+from model.edges import Edge, edges_of
 from model.graph import Graph
 from model.mapping import extent
 from model.samples import PartOf
-from model.signature import edge_name, signatures
-
-
-class Edge(NamedTuple):
-    """What a layer reads of another one: index of its maker, pair of signatures and of kinds, bytes of the tensor;
-    which layer must be in the segment, too, for the layout to be kept (``relayout.origin``); the part of the reader
-    that goes with it (``layer_kinds.part_of_reader``)."""
-
-    maker: int
-    name: str
-    pair: str
-    size_bytes: float
-    origin: int
-    part: float
+from model.signature import signatures
 
 
 class Join(NamedTuple):
@@ -73,8 +61,8 @@ class Network:
     """A graph, and what its layers read of one another."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph, self.names, self._origins = graph, signatures(graph), relayout.origins(graph)
-        self.edges = [[self._edge(name, layer.index) for name in self._read(layer.index)] for layer in graph.layers]
+        self.graph, self.names = graph, signatures(graph)
+        self.edges = edges_of(graph, self.names)
 
     def inside(self, parts: Sequence[PartOf], divided: Divided = NOTHING) -> Iterator[InSegment]:
         """The parts of a segment, in order. divided: layers of the whole mapping that are"""
@@ -105,24 +93,13 @@ class Network:
             return []
         return [Join(axis, edge.size_bytes * (count if axis == boxes.PARTIAL else 1))]
 
-    def _read(self, layer: int) -> list[str]:
-        """Tensors that other layers make, as often as the layer reads them."""
-        return [name for name in self.graph.activations(self.graph.layers[layer]) if name in self.graph.producer]
-
-    def _edge(self, name: str, reader: int) -> Edge:
-        maker, layers = self.graph.producer[name], self.graph.layers
-        pair = layer_kinds.pair(self.graph, layers[maker], layers[reader])
-        origin, size = relayout.origin(self.graph, self._origins, maker, reader), self.graph.tensors[name].size_bytes
-        part = layer_kinds.part_of_reader(self.graph, layers[reader], size)
-        return Edge(maker, edge_name(self.names, maker, reader), pair, float(size), origin, part)
-
 
 class Clock:
     """A graph's segments on a unit."""
 
     def __init__(self, network: Network, unit: UnitCost) -> None:
         self.network, self.unit, self.joins = network, unit, unit.joins
-        self.rows = rows(network.graph, unit, 1.0)
+        self.rows = rows(network.graph, network.names, unit, 1.0)
 
     def seconds(self, parts: Sequence[PartOf], divided: Divided = NOTHING) -> float:
         """Of a segment of these parts. divided: layers of the whole mapping that are"""

@@ -78,7 +78,9 @@ def test_a_slow_device_forgets(tmp_path: Path) -> None:
     unit = replace(DECLARED, caches=Caches(0.5, 1e-2))
     slow = replace(unit, kernels={signatures(graph)[0]: Kernel("Relu", 1.0)})
     assert wholes(graph, slow)[1] == pytest.approx(wholes(graph, DECLARED)[1])
-    assert rows(graph, unit, 1e6)[1][WHOLE] == pytest.approx(rows(graph, DECLARED, 1e6)[1][WHOLE])
+    assert rows(graph, signatures(graph), unit, 1e6)[1][WHOLE] == pytest.approx(
+        rows(graph, signatures(graph), DECLARED, 1e6)[1][WHOLE]
+    )
 
 
 def test_the_thesis_equations_know_nothing_of_it() -> None:
@@ -94,7 +96,7 @@ def told(graph: Graph, layer: Layer, part: float) -> float:
 
 def wholes(graph: Graph, unit: UnitCost) -> list[float]:
     """Seconds of each layer."""
-    return [row[WHOLE] for row in rows(graph, unit, 1.0)]
+    return [row[WHOLE] for row in rows(graph, signatures(graph), unit, 1.0)]
 
 
 def chain(folder: Path) -> Graph:

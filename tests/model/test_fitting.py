@@ -16,7 +16,7 @@ from model.coefficients import MOST_GAINED, Kernel, UnitCost
 from model.fit_energy import Metered, with_power
 from model.fitting import fit, fit_times, predict
 from model.graph import Graph
-from model.layer_kinds import PARTNERS
+from model.layer_kinds import PAIRS
 from model.load import load
 from model.mapping import extent
 from model.samples import Footing, PartOf, Run, Sample
@@ -267,7 +267,7 @@ def test_pairs_that_were_not_seen_gain_what_edges_do_on_average(graph: Graph) ->
     real = device(graph)
     unit = fit({graph.name: graph}, calibration(graph, real), DECLARED).unit
     assert unit.gains.keys() == {edge.name for edges in Network(graph).edges for edge in edges}
-    assert unit.gain_parts.keys() == {f"{maker}>{reader}" for maker in PARTNERS for reader in PARTNERS}
+    assert unit.gain_parts.keys() == set(PAIRS)
     assert min(real.gain_parts.values()) < unit.gain_parts["lrn>softmax"] < max(real.gain_parts.values())
 
 

@@ -47,8 +47,9 @@ def test_which_coefficient_prices_a_layer(layer: tuple[NodeProto, dict], kind: s
 def test_the_gain_of_an_edge_goes_by_the_kinds_at_its_ends(tmp_path: Path) -> None:
     conv_, weights = conv((3, 3))
     graph = graph_of(tmp_path, network([conv_, node("Relu", ["y"], ["z"])], {"x": (1, 4, 9, 9)}, ["z"], weights))
-    assert layer_kinds.pair(graph, *graph.layers) == "conv>activation"
-    assert set(layer_kinds.pair(graph, *graph.layers).split(">")) <= set(layer_kinds.PARTNERS)
+    pairs = [layer_kinds.pair(graph, *graph.layers, along) for along in (False, True)]
+    assert pairs == ["conv>activation", "conv>activation along"]
+    assert set(pairs) <= set(layer_kinds.PAIRS)
 
 
 @pytest.mark.parametrize("op", ["Gemm", "MatMul"])

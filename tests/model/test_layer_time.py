@@ -15,7 +15,7 @@ from model.coefficients import Kernel, LayerCost
 from model.costs import SPLIT, WHOLE, rows
 from model.fit_kinds import Measured, fit_kinds
 from model.layer_time import Work, rates, repeated, seconds, work
-from model.signature import signature
+from model.signature import signature, signatures
 from tests.tiny_cnn import graph_of, network, node, weight
 
 DECLARED = coefficients.load("generic").unit("cpu")
@@ -89,13 +89,13 @@ def test_shards_of_a_layer_that_was_not_measured_take_longer_than_their_share(tm
         DECLARED.layers["conv_winograd"], overhead_s=1e-5, splits={CHANNELS: (2e-6, 1e-10), ROWS: (9.0, 0.0)}
     )
     unit = replace(DECLARED, layers=DECLARED.layers | {"conv_winograd": cost})
-    (row,) = rows(graph, unit, 1.0)
+    (row,) = rows(graph, signatures(graph), unit, 1.0)
     fixed_s = 2e-6 + 1e-10 * repeated(graph, layer, CHANNELS)
     assert split(row, CHANNELS) == pytest.approx((fixed_s, row[WHOLE] - fixed_s))
     assert split(row, ROWS) == pytest.approx((row[WHOLE], 0))
     assert split(row, PARTIAL) == pytest.approx((1e-5, row[WHOLE] - 1e-5))
     kernel = Kernel("Conv", 2e-3, {CHANNELS: (1e-4, 1.9e-3)})
-    (row,) = rows(graph, replace(unit, kernels={signature(graph, layer): kernel}), 1.0)
+    (row,) = rows(graph, signatures(graph), replace(unit, kernels={signature(graph, layer): kernel}), 1.0)
     assert split(row, CHANNELS) == pytest.approx((1e-4, 1.9e-3))
     assert split(row, ROWS) == pytest.approx((2e-3, 0))
 

@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import onnx
-import onnxruntime as ort
 import pytest
 
 from codegen.zoo import cached
@@ -17,6 +15,8 @@ from model.load import load
 from model.mapping import extent
 from model.samples import PartOf
 from model.segment_time import Clock, Network
+from tests.optimized import by_blocks as is_by_blocks
+from tests.optimized import conv, need_blocks, optimized
 from tests.tiny_cnn import by_blocks, graph_of, network, node, save, weight
 
 
@@ -59,20 +59,6 @@ def test_to_cut_a_way_between_convolutions_costs_its_layout_wherever_and_however
     assert saved("relu") == saved("inner") == saved("relu", "inner") == pytest.approx(0, abs=1)
     assert saved("add") == saved("again") == pytest.approx(one)
     assert saved("both") == saved("odd") == saved("both", "wide") == pytest.approx(2 * one)
-
-
-def optimized(path: str, folder: Path) -> list[onnx.NodeProto]:
-    """What ONNX Runtime makes of a model."""
-    options, file = ort.SessionOptions(), folder / "optimized.onnx"
-    options.optimized_model_filepath, options.log_severity_level = str(file), 4
-    ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    return list(onnx.load(file).graph.node)
-
-
-def need_blocks(folder: Path) -> None:
-    """Skip where ONNX Runtime computes by no blocks of 8 channels."""
-    if not by_block(folder, 8, 8, 8)[1]:
-        pytest.skip("here ONNX Runtime has no blocks of 8 channels")
 
 
 def told_and_done(path: str, folder: Path) -> tuple[dict[str, bool], dict[str, bool]]:
@@ -155,15 +141,6 @@ def test_what_keeps_a_layout_between_convolutions(tmp_path: Path, between: list[
     assert told[at] == done[at]
 
 
-def by_block(folder: Path, inputs: int, outputs: int, group: int) -> tuple[bool, bool]:
-    """Whether a convolution is said to be computed by blocks of channels, and is so by ONNX Runtime."""
-    conv = node("Conv", ["x", "w"], ["y"], "conv", group=group)
-    weights = {"w": weight(outputs, inputs // group, 1, 1)}
-    path = save(folder, network([conv], {"x": (1, inputs, 8, 8)}, ["y"], weights))
-    (found,) = [n for n in optimized(path, folder) if n.op_type == "Conv"]
-    return relayout.origins(load(path))[0] != relayout.NONE, found.domain == "com.microsoft.nchwc"
-
-
 @pytest.mark.parametrize(
     ("inputs", "outputs", "group"),
     [(3, 16, 1), (16, 16, 1), (16, 12, 1), (12, 16, 1), (20, 16, 1), (18, 16, 1), (17, 16, 1), (30, 16, 1), (6, 16, 1),
@@ -173,8 +150,8 @@ def test_onnx_runtime_computes_by_blocks_what_is_said_to_be(
     tmp_path: Path, inputs: int, outputs: int, group: int
 ) -> None:
     need_blocks(tmp_path)
-    told, done = by_block(tmp_path, inputs, outputs, group)
-    assert told == done
+    path = conv(tmp_path, inputs, outputs, group)
+    assert (relayout.origins(load(path))[0] != relayout.NONE) == is_by_blocks(path, tmp_path)
 
 
 def test_layers_without_channels_have_no_layout(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,7 +17,7 @@ from model import boxes, coefficients
 from model.case import Case
 from model.coefficients import Kernel, UnitCost
 from model.graph import Graph
-from model.layer_kinds import PARTNERS
+from model.layer_kinds import PAIRS
 from model.ledger import COMPUTE, MEMORY
 from model.planning import plan
 from model.platform import Platform
@@ -49,8 +48,7 @@ def unit(graph: Graph, seed: int, most_gained: float) -> UnitCost:
                for axis in range(boxes.KINDS) if draw.random() < 0.5})
         for name in dict.fromkeys(signatures(graph)) if draw.random() < 0.5
     }  # fmt: skip
-    pairs = (">".join(pair) for pair in itertools.product(PARTNERS, repeat=2))
-    parts = {pair: float(rng.uniform(0, min(1.0, most_gained / 1e-4))) for pair in pairs}
+    parts = {pair: float(rng.uniform(0, min(1.0, most_gained / 1e-4))) for pair in PAIRS}
     edges = dict.fromkeys(edge.name for of in Network(graph).edges for edge in of)
     gains = {name: float(rng.uniform(0, most_gained)) for name in edges if draw.random() < 0.5}
     joins = {axis: float(rng.uniform(0, 1e-8)) for axis in range(boxes.KINDS)}

@@ -1,0 +1,44 @@
+"""Layers that a convolution computes along, so that they take no time of their own in one session with it.
+
+ONNX Runtime lets the weights of a convolution normalise, scale and shift what it makes, and an activation follow before
+it is written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from model import boxes
+from model.graph import Graph, Layer
+
+ACTIVATIONS = ("Relu", "Sigmoid", "Tanh", "LeakyRelu", "HardSigmoid", "Clip")
+"""Operators that may follow, as ONNX Runtime 1.32 has it."""
+SCALES = ("BatchNormalization", "Mul", "Add")
+"""Operators that weights may do."""
+
+
+def fused(graph: Graph) -> list[bool]:
+    """Of each layer, whether a convolution computes it along; what goes on from an output of the network is not."""
+    readers = Counter(graph.outputs) + Counter(name for layer in graph.layers for name in graph.activations(layer))
+    found: list[bool] = []
+    for layer in graph.layers:
+        read = graph.activations(layer)
+        maker = graph.producer.get(read[0]) if len(read) == 1 and readers[read[0]] == 1 else None
+        goes_on = maker is not None and (graph.layers[maker].op == "Conv" or (found[maker] and _scales(graph, maker)))
+        found.append(goes_on and (layer.op in ACTIVATIONS or _scales(graph, layer.index)))
+    return found
+
+
+def _scales(graph: Graph, index: int) -> bool:
+    layer = graph.layers[index]
+    return layer.op in SCALES and by_channel(graph, layer)
+
+
+def by_channel(graph: Graph, layer: Layer) -> bool:
+    """Whether its constants have a number for each channel, as those of a normalisation do."""
+    if layer.op == "BatchNormalization":
+        return True
+    (made,) = (graph.tensors[name].shape for name in layer.outputs)
+    constants = [graph.tensors[name].shape for name in layer.inputs if name and graph.is_constant(name)]
+    each = tuple(size if axis == boxes.CHANNELS else 1 for axis, size in enumerate(made))
+    return all((1,) * (len(made) - len(shape)) + shape == each for shape in constants)
