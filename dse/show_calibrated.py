@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from dse.calibrate.design import WHOLE
 from dse.calibrate.results import Result
 from dse.calibrate.tried import Tried
 from model.coefficients import UnitCost
-from model.link_costs import LinkCosts
+from model.link_costs import FASTEST_BYTES_PER_S, Estimate, LinkCosts
 from model.samples import Run
 from runtime.bench import STOLEN, TRIES
 
@@ -110,14 +110,29 @@ def _percent(error: float | None) -> str:
 
 
 def _links(console: Console, links: LinkCosts) -> None:
-    rows = [
-        [f"{path.source} to {path.target}", f"{path.bandwidth_bytes_per_s.value / 1e6:.1f}",
-         f"{path.bandwidth_bytes_per_s.low / 1e6:.1f} to {path.bandwidth_bytes_per_s.high / 1e6:.1f}",
-         f"{path.latency_s.value * 1e6:.1f}", f"{path.latency_s.low * 1e6:.1f} to {path.latency_s.high * 1e6:.1f}"]
+    show.line(console, "")
+    console.print(show.table(["way", "MB/s", "95 %", "latency us", "95 %"], link_rows(links)), markup=False)
+
+
+def link_rows(links: LinkCosts) -> list[list[str]]:
+    """Of each way its rate and latency, with their intervals, as text."""
+    return [
+        [f"{path.source} to {path.target}", *_with_interval(path.bandwidth_bytes_per_s, _megabytes),
+         *_with_interval(path.latency_s, _microseconds)]
         for path in links.paths
     ]  # fmt: skip
-    show.line(console, "")
-    console.print(show.table(["way", "MB/s", "95 %", "latency us", "95 %"], rows), markup=False)
+
+
+def _with_interval(found: Estimate, text: Callable[[float], str]) -> list[str]:
+    return [text(found.value), f"{text(found.low)} to {text(found.high)}"]
+
+
+def _microseconds(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f}"
+
+
+def _megabytes(bytes_per_s: float) -> str:
+    return "no limit" if bytes_per_s >= FASTEST_BYTES_PER_S else f"{bytes_per_s / 1e6:.1f}"
 
 
 def _tests(console: Console, tests: Sequence[Tried]) -> None:

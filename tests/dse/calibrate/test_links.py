@@ -14,7 +14,20 @@ from codegen.probes import AFTER, BEFORE
 from dse.calibrate.link_keys import host_keys, unit_fields
 from dse.calibrate.links import LARGE, LATE_BYTES, MOST_S, SMALL, LinkBundle, link_bundles, read
 from dse.cli_access import Access, connected
-from model.link_costs import BOTH, BURST, KINDS, LATE, TWO, WAY, Estimate, LinkCosts, LinkSample, Overheads
+from dse.show_calibrated import link_rows
+from model.link_costs import (
+    BOTH,
+    BURST,
+    FASTEST_BYTES_PER_S,
+    KINDS,
+    LATE,
+    TWO,
+    WAY,
+    Estimate,
+    LinkCosts,
+    LinkSample,
+    Overheads,
+)
 from model.link_costs import Path as Way
 from model.link_fit import fit
 from model.mapping import Mapping
@@ -116,6 +129,14 @@ def test_a_host_has_the_rate_that_it_reached_with_its_fastest_neighbour() -> Non
     assert [keys[f"p{k}"]["bandwidth"] for k in range(4)] == ["100MB/s", "100MB/s", "100MB/s", "12.5MB/s"]
     assert {k["latency"] for k in keys.values()} == {"20us"}
     assert {k["copy_bandwidth"] for k in keys.values()} == {"3000MB/s"}
+
+
+def test_a_way_whose_bytes_cost_nothing_has_no_limit() -> None:
+    """Ranks of one host copy them: the processors are what takes time."""
+    quick = replace(way("a", "b", 1.0), bandwidth_bytes_per_s=Estimate(FASTEST_BYTES_PER_S, 4e10, FASTEST_BYTES_PER_S))
+    rows = link_rows(LinkCosts({}, (quick, way("b", "a", 1.5e8, 4e-5)), ()))
+    assert rows[0] == ["a to b", "no limit", "40000.0 to no limit", "0.0", "0.0 to 0.0"]
+    assert rows[1] == ["b to a", "150.0", "150.0 to 150.0", "40.0", "40.0 to 40.0"]
 
 
 def test_a_simulated_message_takes_what_was_fitted(tmp_path: Path) -> None:
