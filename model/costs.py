@@ -114,7 +114,8 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
     cut, kept = weights(graph, g)
     units = [_unit(platform, d) for d in range(len(platform.devices))]
     leave, enter, names = links(platform)
-    signed = signatures(graph)
+    measured = any(unit.kernels or unit.gains for unit in units)
+    signed = signatures(graph) if measured else ("",) * len(graph.layers)
     work, found = _work(graph, g, signed, platform), edges_of(graph, signed)
     origin, kept_ptr, kept_task = _origins(g, found)
     beside = _beside(graph, g, found, units, work, platform)

@@ -24,14 +24,10 @@ def fused(graph: Graph) -> list[bool]:
     for layer in graph.layers:
         read = graph.activations(layer)
         maker = graph.producer.get(read[0]) if len(read) == 1 and readers[read[0]] == 1 else None
-        goes_on = maker is not None and (graph.layers[maker].op == "Conv" or (found[maker] and _scales(graph, maker)))
-        found.append(goes_on and (layer.op in ACTIVATIONS or _scales(graph, layer.index)))
+        before = "" if maker is None else graph.layers[maker].op
+        goes_on = before == "Conv" or (maker is not None and found[maker] and before in SCALES)
+        found.append(goes_on and (layer.op in ACTIVATIONS or (layer.op in SCALES and by_channel(graph, layer))))
     return found
-
-
-def _scales(graph: Graph, index: int) -> bool:
-    layer = graph.layers[index]
-    return layer.op in SCALES and by_channel(graph, layer)
 
 
 def by_channel(graph: Graph, layer: Layer) -> bool:

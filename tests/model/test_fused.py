@@ -66,8 +66,10 @@ def test_what_may_follow_a_convolution(tmp_path: Path, after: list[tuple[str, ..
         "wide": weight(16),
         "one": weight(1),
         "s": weight(16),
+        "p": np.abs(weight(16)) + 1,
+        "low": np.float32(-1),
+        "high": np.float32(1),
     }
-    weights |= {"p": np.abs(weight(16)) + 1, "low": np.float32(-1), "high": np.float32(1)}
     used = {name for n in nodes for name in n.input}
     model = network(nodes, {"x": (1, 3, 9, 16)}, outputs, {k: w for k, w in weights.items() if k in used})
     told, done = told_and_done(save(tmp_path, model), tmp_path)
