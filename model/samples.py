@@ -48,6 +48,7 @@ class Sample:
     parts:   what the segment computes, in order
     times_s: seconds of each measured frame, in order; those before them, which warm up, are left out
     begin_s: when in a frame it begins, median; None: unknown
+    busy_s:  processor time of a frame, mean of those that count; None: unknown
     """
 
     kind: str
@@ -56,6 +57,7 @@ class Sample:
     parts: tuple[PartOf, ...]
     times_s: tuple[float, ...]
     begin_s: float | None = None
+    busy_s: float | None = None
 
     @property
     def time_s(self) -> float:
@@ -64,7 +66,8 @@ class Sample:
 
     def scaled(self, factor: float) -> Sample:
         """All frames take so many times as long."""
-        return replace(self, times_s=tuple(time_s * factor for time_s in self.times_s))
+        busy_s = None if self.busy_s is None else self.busy_s * factor
+        return replace(self, times_s=tuple(time_s * factor for time_s in self.times_s), busy_s=busy_s)
 
 
 def means_s(samples: Sequence[Sample]) -> Floats:

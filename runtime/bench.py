@@ -33,6 +33,7 @@ Runner = Callable[[Options, float], object]
 class RankTimes:
     """Seconds that a rank spent computing, waiting and sending in one frame, in the mean of the frames that count.
 
+    busy_s: of computing, what the processor was at it (``Span.busy_s``)
     wire_s: of the wait, what a message was under way; the rest of the wait its sender was not yet that far
     processor_s: processor time of one frame, mean; peak_bytes: of the whole run; memory: what it is made of
     clock_offset_s, clock_uncertainty_s: as in the trace
@@ -41,6 +42,7 @@ class RankTimes:
     rank: int
     device: str
     compute_s: float
+    busy_s: float
     wait_s: float
     wire_s: float
     send_s: float
@@ -101,12 +103,14 @@ class Bench:
         """The figures of a measured trace, wherever it was measured, and of a stream of frames."""
         frames = counted(trace.latencies_s)
         sums = {kind: _means([trace.sums_s(k, kind) for k in frames]) for kind in (COMPUTE, WAIT, SEND)}
+        busy = _means([trace.busy_s(k) for k in frames])
         wires = _means([_wires_s(trace, k) for k in frames])
         ranks = tuple(
             RankTimes(
                 rank=usage.rank,
                 device=usage.device,
                 compute_s=sums[COMPUTE][i],
+                busy_s=busy[i],
                 wait_s=sums[WAIT][i],
                 wire_s=wires[i],
                 send_s=sums[SEND][i],

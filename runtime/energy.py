@@ -1,17 +1,18 @@
 """The energy of hosts, on the workstation: estimates where no meter measured, idle power subtracted on request.
 
 An estimate is declared watts times measured time: what the idle host draws, all the time, and what each of its
-devices draws on top of that while it computes. Without the idle power it is the energy that the cost model predicts, by
-measured times, but for what that adds for messages.
+devices draws on top of that while its processor computes. Without the idle power it is the energy that the cost model
+predicts, by measured times, but for what that adds for messages.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import fmean
 
 from runtime.errors import CleaveError
 from runtime.plan import Plan, RankPlan
-from runtime.trace import COMPUTE, ESTIMATE, Trace, Usage
+from runtime.trace import ESTIMATE, Trace, Usage
 
 
 def accounted(trace: Trace, plan: Plan, above_idle: bool = False) -> Trace:
@@ -60,9 +61,9 @@ def _estimated(trace: Trace, usage: Usage, ranks: list[RankPlan], above_idle: bo
 
 
 def _busy_s(trace: Trace, rank: int) -> float:
-    """Seconds that a rank computes in a frame, mean."""
-    spans = (span for frame in trace.frames for span in frame)
-    return sum(span.time_s for span in spans if span.rank == rank and span.kind == COMPUTE) / len(trace.frames)
+    """Seconds that a rank's processor computes in a frame, mean."""
+    place = [usage.rank for usage in trace.ranks].index(rank)
+    return fmean(trace.busy_s(frame)[place] for frame in range(len(trace.frames)))
 
 
 def _above_idle(usage: Usage, idle_w: float | None) -> Usage:

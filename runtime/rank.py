@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from time import thread_time
 from typing import Any, Callable, Iterator, Tuple
 
 import numpy as np
@@ -14,14 +15,16 @@ from runtime.clock import now_s
 from runtime.communicator import Communicator, Request, wait
 from runtime.memory import BASE, BUFFERS, SEGMENTS, Footprint
 from runtime.options import Options
-from runtime.segment import Segment, load, open_session
+from runtime.segment import CPU, Segment, load, open_session
 from runtime.trace import COMPUTE, SEND, WAIT
 
 Program = Callable[["Rank"], Callable[[], None]]
 """A generated program: given its rank, it makes what it needs once and returns what to do for a frame."""
 
 Record = Tuple[Any, ...]
-"""Kind, name, start and stop of a span, in seconds of this rank's clock; of a message then peer, tag and bytes."""
+"""A span as ``trace.Span`` has it, without its rank, in seconds of this rank's clock."""
+ABOUT_NOTHING = (None, 0, 0)
+"""Peer, tag and bytes of what is about no message."""
 
 
 @dataclass(frozen=True)
@@ -152,9 +155,13 @@ class Rank:
     def doing(self, kind: str, name: str, *message: int) -> Iterator[None]:
         """Record a span; if it fails, ``shared.activity`` says in what. message: peer, tag and bytes, of one"""
         self.shared.activity = f"{kind} {name}"
+        timed = kind == COMPUTE and self.provider == CPU
+        begun = thread_time() if timed else 0.0
         start = now_s()
         yield
-        self.records.append((kind, name, start, now_s(), *message))
+        stop = now_s()
+        busy_s = thread_time() - begun if timed else None
+        self.records.append((kind, name, start, stop, *(message or ABOUT_NOTHING), busy_s))
 
     def _name(self, box: np.ndarray) -> str:
         """The name of the buffer that a box is a part of: the smallest one, and those inside others come last."""

@@ -62,8 +62,8 @@ def merge(accounts: Sequence[Account], clocks: Sequence[Clock], barrier: bool) -
 
 
 def _span(rank: int, record: Record, clock: Clock) -> Span:
-    kind, name, start_s, stop_s, *message = record
-    return Span(rank, kind, name, clock.aligned(start_s), clock.aligned(stop_s), *message)
+    kind, name, start_s, stop_s, *more = record
+    return Span(rank, kind, name, clock.aligned(start_s), clock.aligned(stop_s), *more)
 
 
 def _begin(frame: Sequence[Span]) -> float:

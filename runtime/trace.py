@@ -35,6 +35,8 @@ class Span:
     peer:    of a message, the rank at its other end; None: this is about no one message
     tag:     of a message: tells it from others of the same frame between the same two
     size_bytes: of a message
+    busy_s:  of computing on a processor: processor time of the thread that runs the segment. It is shorter than the
+             span where others had the processor, or where the device may use a part of it only. None: unknown
     """
 
     rank: int
@@ -45,6 +47,7 @@ class Span:
     peer: int | None = None
     tag: int = 0
     size_bytes: int = 0
+    busy_s: float | None = None
 
     @property
     def time_s(self) -> float:
@@ -175,8 +178,16 @@ class Trace:
                 sums[span.rank] += self.time_s(span)
         return tuple(sums.values())
 
+    def busy_s(self, frame: int) -> tuple[float, ...]:
+        """Seconds that each rank's processor computes in one frame: of spans that do not tell, all of them."""
+        sums = {usage.rank: 0.0 for usage in self.ranks}
+        for span in self.frames[frame]:
+            if span.kind == COMPUTE:
+                sums[span.rank] += self.time_s(span) if span.busy_s is None else span.busy_s
+        return tuple(sums.values())
+
     def to_json(self) -> str:
-        """The trace as text; a span is a list of its fields in order, without the last three if it has no peer."""
+        """The trace as text; a span is a list of its fields in order, without those at the end that say nothing."""
         body = {
             "format": FORMAT,
             "version": VERSION,
@@ -241,4 +252,6 @@ def _check(trace: Trace) -> None:
 
 def _span_to_list(span: Span) -> list[Any]:
     found = [span.rank, span.kind, span.name, round(span.start_s, 9), round(span.stop_s, 9)]
-    return found if span.peer is None else [*found, span.peer, span.tag, span.size_bytes]
+    if span.peer is not None or span.busy_s is not None:
+        found += [span.peer, span.tag, span.size_bytes]
+    return found if span.busy_s is None else [*found, round(span.busy_s, 9)]

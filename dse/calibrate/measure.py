@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from time import monotonic
 
 from blake3 import blake3
@@ -31,6 +31,7 @@ from runtime import plan as plans
 from runtime.bench import TRIES, measured
 from runtime.options import Options
 from runtime.plan import Plan, RankPlan, Recv
+from runtime.steady import counted
 from runtime.trace import COMPUTE, MEASURED, Span, Trace
 from runtime.transfers import Transfer, transfers
 
@@ -144,6 +145,7 @@ def samples(graph: Graph, plan: Plan, trace: Trace) -> tuple[Sample, ...]:
     spans: dict[tuple[int, str], list[Span]] = defaultdict(list)
     for span in (span for frame in trace.frames for span in frame if span.kind == COMPUTE):
         spans[span.rank, span.name].append(span)
+    frames = counted(trace.latencies_s)
     return tuple(
         Sample(
             kind=SEGMENT,
@@ -152,11 +154,18 @@ def samples(graph: Graph, plan: Plan, trace: Trace) -> tuple[Sample, ...]:
             parts=_parts(graph, each),
             times_s=tuple(round(span.time_s, 9) for span in spans[rank.rank, each.file]),
             begin_s=round(median(span.start_s for span in spans[rank.rank, each.file]), 9),
+            busy_s=_busy_s([spans[rank.rank, each.file][frame] for frame in frames]),
         )
         for rank in plan.ranks
         for each in rank.runs
         if each.parts
     )
+
+
+def _busy_s(spans: Sequence[Span]) -> float | None:
+    """Of the frames that count, mean; None where one does not tell."""
+    told = [span.busy_s for span in spans if span.busy_s is not None]
+    return round(fmean(told), 9) if len(told) == len(spans) else None
 
 
 def _parts(graph: Graph, run: plans.Run) -> tuple[PartOf, ...]:

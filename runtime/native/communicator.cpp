@@ -23,7 +23,7 @@ double now_s() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-static double processor_s() {
+double thread_s() {
     timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return double(now.tv_sec) + double(now.tv_nsec) * 1e-9;
@@ -46,11 +46,11 @@ template <typename Test>
 static double wait_for(Test test, double last_s) {
     static const double share = core_share();
     const double begin = now_s();
-    double waited = 0, looked = processor_s();
+    double waited = 0, looked = thread_s();
     while (!test()) {
         waited = now_s() - begin;
         if (waited <= SPIN_S * share) continue;
-        const double before = std::exchange(looked, processor_s());
+        const double before = std::exchange(looked, thread_s());
         const double frugal = (looked - before) * LOOKS * (1 / share - 1);
         std::this_thread::sleep_for(std::chrono::duration<double>(
             std::min(std::max({std::abs(waited - last_s) * SHARE, SHORTEST_S, frugal}), LONGEST_S)));

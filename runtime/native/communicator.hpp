@@ -11,7 +11,8 @@
 
 constexpr char PREFIX[] = "cleave: ";  // before what a rank says to a person, which launch.py looks for
 
-double now_s();  // of this rank's clock
+double now_s();     // of this rank's clock
+double thread_s();  // processor time of this thread
 
 // A message that is made ready once, and goes its way once a frame.
 class Request {

@@ -127,7 +127,9 @@ void Rank::wait() {
 void Rank::doing(const std::string& kind, const std::string& name, const std::function<void()>& action,
                  Message message) {
     shared.activity = kind + " " + name;
-    const double start = now_s();
+    const bool timed = kind == COMPUTE;
+    const double begun = timed ? thread_s() : 0, start = now_s();
     action();
-    records.push_back({kind, name, start, now_s(), message});
+    const double stop = now_s();
+    records.push_back({kind, name, start, stop, timed ? thread_s() - begun : 0, message});
 }

@@ -40,10 +40,10 @@ struct Message {
     size_t bytes = 0;
 };
 
-// A span of a frame; seconds of this rank's clock.
+// A span of a frame; seconds of this rank's clock, and of the processor if it computes.
 struct Record {
     std::string kind, name;
-    double start_s, stop_s;
+    double start_s, stop_s, busy_s;
     Message message;
 };
 

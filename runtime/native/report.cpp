@@ -114,14 +114,15 @@ static std::string unpack(const std::string& all, size_t& at) {
 
 static void pack_record(std::string& all, const Record& record) {
     pack(all, record.kind), pack(all, record.name);
-    pack_number(all, record.start_s), pack_number(all, record.stop_s), pack_number(all, record.message);
+    pack_number(all, record.start_s), pack_number(all, record.stop_s), pack_number(all, record.busy_s);
+    pack_number(all, record.message);
 }
 
 static Record unpack_record(const std::string& all, size_t& at) {
     Record found;
     found.kind = unpack(all, at), found.name = unpack(all, at);
     found.start_s = unpack_number<double>(all, at), found.stop_s = unpack_number<double>(all, at);
-    found.message = unpack_number<Message>(all, at);
+    found.busy_s = unpack_number<double>(all, at), found.message = unpack_number<Message>(all, at);
     return found;
 }
 
@@ -185,12 +186,15 @@ static double begin_s(const std::vector<Span>& frame) {
 }
 
 static std::string json(const Span& span, double since_s) {
-    const auto& [kind, name, start_s, stop_s, message] = span.record;
+    const auto& [kind, name, start_s, stop_s, busy_s, message] = span.record;
     std::vector<std::string> fields{std::to_string(span.rank), quoted(kind), quoted(name), seconds(start_s - since_s),
                                     seconds(stop_s - since_s)};
     if (message.peer >= 0)
         for (size_t number : {size_t(message.peer), size_t(message.tag), message.bytes})
             fields.push_back(std::to_string(number));
+    if (kind == COMPUTE)
+        for (const std::string& field : {std::string("null"), std::string("0"), std::string("0"), seconds(busy_s)})
+            fields.push_back(field);
     return "[" + joined(fields) + "]";
 }
 

@@ -153,7 +153,7 @@ def _figures(price: Priced) -> list[float]:
 
 def _seen(found: Bench) -> list[float]:
     peaks = [rank.memory.without_input(rank.peak_bytes) for rank in found.ranks if rank.memory]
-    return [found.latency_s, found.period_s or math.nan, max(peaks), sum(rank.compute_s for rank in found.ranks)]
+    return [found.latency_s, found.period_s or math.nan, max(peaks), sum(rank.busy_s for rank in found.ranks)]
 
 
 def unseen(network: str, platform: Path, folder: Path, budget_s: float, access: Access) -> Platform:
