@@ -218,10 +218,11 @@ def ranks(console: Console, rows: list[dict[str, Any]], out: Path) -> None:
 def bench(console: Console, bundle: Path, found: Bench) -> None:
     """``dse bench``."""
     times = [
-        [r.rank, r.device] + [f"{v * 1e3:.2f}" for v in (r.compute_s, r.wait_s, r.wire_s, r.send_s, r.processor_s)]
+        [r.rank, r.device]
+        + [f"{v * 1e3:.2f}" for v in (r.compute_s, r.busy_s, r.wait_s, r.wire_s, r.send_s, r.processor_s)]
         for r in found.ranks
     ]
-    headers = ["rank", "device", "compute ms", "wait ms", "of it wire", "send ms", "processor ms"]
+    headers = ["rank", "device", "compute ms", "of it busy", "wait ms", "of it wire", "send ms", "processor ms"]
     console.print(table(headers, times, text=2))
     _memory(console, found)
     line(console, "")

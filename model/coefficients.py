@@ -29,7 +29,7 @@ PAPER = "#paper"
 """At the end of a set's name: the set as the thesis' equations have it, one coefficient a kind of layer."""
 
 FORMAT = "cleave-coefficients"
-VERSION = 5
+VERSION = 6
 MOST_GAINED = 2.0
 """Times what the shorter of its layers takes that an edge may gain, where it tells what others do."""
 
@@ -101,6 +101,9 @@ class UnitCost:
     turn_s:       of a frame of a stream of which the device has a part: it fills its input and begins anew
     rested_part, rested_s: what a segment that has waited for messages takes less: a part of its time, seconds at most.
                   Who has waited has a share of the processor left over, or a cooler one
+    busy_part:    of the time that computing takes which has not waited, the part in which its processor is at it: less
+                  than 1 where it may use a part of it only, or shares it; None: unknown, all
+    wake_busy_s, wake_busy_s_per_byte: of ``wake_s`` and ``wake_s_per_byte``, that
     kernels: measured layers by signature (``model.signature``); they come before what ``layers`` says
     gains:   seconds that an edge inside a segment saves, of measured edges, by ``signature.edge_name``
     gain_parts: what other edges save, by pair of kinds (``pair``): as a part of what the shorter of both layers takes
@@ -145,6 +148,9 @@ class UnitCost:
     turn_s: float = 0.0
     rested_part: float = 0.0
     rested_s: float = 0.0
+    busy_part: float | None = None
+    wake_busy_s: float = 0.0
+    wake_busy_s_per_byte: float = 0.0
     memory_kinds: dict[str, float] = field(default_factory=dict)
     memory_opening: float = 0.0
     memory_passed: float = 0.0
@@ -228,7 +234,8 @@ def _by_paper(found: Coefficients) -> Coefficients:
 def _bare(unit: UnitCost) -> UnitCost:
     layers = {kind: _plain(cost) for kind, cost in unit.layers.items()}
     none: dict[str, Any] = dict.fromkeys((*MESSAGES, "relayout_s_per_byte"), 0.0)
-    return replace(unit, layers=layers, kernels={}, gains={}, gain_parts={}, joins={}, caches=COLD, **none)
+    none |= {"busy_part": None, "caches": COLD}
+    return replace(unit, layers=layers, kernels={}, gains={}, gain_parts={}, joins={}, **none)
 
 
 def _plain(cost: LayerCost) -> LayerCost:
@@ -238,7 +245,7 @@ def _plain(cost: LayerCost) -> LayerCost:
 MESSAGES = (
     *("send_s", "send_s_per_byte", "receive_s", "receive_s_per_byte", "gap_s"),
     *("late_s", "late_s_per_byte", "wake_s", "wake_s_per_byte", "attend_s_per_byte", "take_s_per_byte"),
-    *("rested_part", "rested_s", "turn_s"),
+    *("rested_part", "rested_s", "turn_s", "wake_busy_s", "wake_busy_s_per_byte"),
 )
 """Fields of ``UnitCost`` that tell what messages cost a device."""
 
@@ -286,6 +293,8 @@ def _problems(unit: UnitCost, where: str) -> list[str]:
         found.append(f"{where}.caches: held must be at most 1 and fade_s more than 0")
     if unit.rested_part >= 1:
         found.append(f"{where}.rested_part: must be less than 1, not {unit.rested_part:g}")
+    if unit.busy_part is not None and unit.busy_part <= 0:
+        found.append(f"{where}.busy_part: must be more than 0, not {unit.busy_part:g}")
     for name, kernel in unit.kernels.items():
         found += _axes(kernel.splits, f"{where}.kernels.{name}")
     for name, cost in unit.layers.items():

@@ -27,7 +27,9 @@ WHOLE, SPLIT, WATTS, HOLD, HOLD_PART, REBUILT, OWN = 0, 1, *(2 * boxes.KINDS + k
 GAIN, KEPT, JOIN = 0, 1, 2
 """Columns of ``CostArrays.beside``."""
 PART, MOST = 0, 1
-"""Columns of ``CostArrays.rested``."""
+"""Columns of ``CostArrays.rested``; ``CostArrays.busy`` has a PART, too."""
+UNKNOWN = 0.0
+"""In place of the part of its time in which a processor is at what it computes."""
 ACTIVE, BUFFER, RANK, SESSION, TWICE, PASS = range(6)
 """Columns of ``CostArrays.memory``."""
 
@@ -52,6 +54,9 @@ class CostArrays(NamedTuple):
     wake: (D, 2) seconds by which a segment takes longer that waits for messages, and for a byte of these, which are in
           ``receive``, too
     rested: (D, 2) what a segment that has waited takes less: a PART of its seconds, so many at MOST
+    busy: (D, 3) in which a device's processor is at it: the PART of the seconds that computing takes which has not
+          waited, ``UNKNOWN``: of all that it takes; of ``wake`` seconds of a segment that waits for messages, and of a
+          byte of these
     gap: (D,) seconds of a device's link for a message
     turn: (D,) seconds of a device for a frame of a stream besides segments and messages
     attend: (D, D) seconds of a device for a byte while it leaves; take: (D, D) those of the receiver, if it computes,
@@ -81,6 +86,7 @@ class CostArrays(NamedTuple):
     receive: Floats
     wake: Floats
     rested: Floats
+    busy: Floats
     gap: Floats
     turn: Floats
     attend: Floats
@@ -106,7 +112,8 @@ def never_tired(c: CostArrays) -> CostArrays:
     left = 1 - c.rested[:, PART, None]
     work = c.work.copy()
     work[..., :WATTS] *= left
-    return c._replace(work=work, beside=c.beside * left, rested=np.zeros_like(c.rested))
+    busy = np.column_stack([c.busy[:, PART] / left[:, 0], c.busy[:, 1:]])
+    return c._replace(work=work, beside=c.beside * left, rested=np.zeros_like(c.rested), busy=busy)
 
 
 def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
@@ -140,6 +147,7 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         receive=np.array([_receive(u) for u in units]),
         wake=np.array([[u.wake_s, u.wake_s_per_byte] for u in units]),
         rested=np.array([[u.rested_part, u.rested_s] for u in units]),
+        busy=np.array([_busy(u) for u in units]),
         gap=np.array([u.gap_s for u in units]),
         turn=np.array([u.turn_s for u in units]),
         attend=(attend := away(platform, [u.attend_s_per_byte for u in units])),
@@ -161,6 +169,12 @@ def _communication_w(device: Device, unit: coefficients.UnitCost) -> float:
     if unit.idle_w is not None:
         return 0.0
     return unit.communication_w if device.power_w is None else device.power_w
+
+
+def _busy(unit: coefficients.UnitCost) -> list[float]:
+    if unit.busy_part is None:
+        return [UNKNOWN, unit.wake_s, unit.wake_s_per_byte]
+    return [unit.busy_part, unit.wake_busy_s, unit.wake_busy_s_per_byte]
 
 
 def _receive(unit: coefficients.UnitCost) -> list[float]:

@@ -56,13 +56,14 @@ def metered(
 
 
 def _busy(network: Network, units: Mapping[str, UnitCost], samples: Sequence[Sample]) -> dict[str, float]:
-    """Seconds by kind of layer: those of a segment are divided as its parts are predicted."""
+    """Seconds of a processor by kind of layer: those of a segment are divided as its parts are predicted."""
     clocks = {device: Clock(network, units[device]) for device in {sample.device for sample in samples}}
     found = defaultdict[str, float](float)
     for sample in samples:
         parts = [max(part_s, LEAST_S) for part_s in clocks[sample.device].each(sample.parts)]
         for part, part_s in zip(sample.parts, parts, strict=True):
-            found[kind(network.graph, network.graph.layers[part.layer])] += sample.time_s * part_s / sum(parts)
+            seconds = sample.time_s if sample.busy_s is None else sample.busy_s
+            found[kind(network.graph, network.graph.layers[part.layer])] += seconds * part_s / sum(parts)
     return dict(found)
 
 

@@ -57,6 +57,8 @@ class Waiting:
     rested_part: float = 0.0
     rested_s: float = 0.0
     turn_s: float = 0.0
+    wake_busy_s: float = 0.0
+    wake_busy_s_per_byte: float = 0.0
 
     def rest_saves(self, time_s: float) -> float:
         """Seconds, of a segment that began rested and took so long."""
@@ -76,7 +78,11 @@ def fit_waiting(
     """
     late = by_type(_late(runs, wires.links, types), types)
     longer = by_type(_longer(runs, networks, units, wires), types)
-    return {name: Waiting(*_lateness(late[name]), **_more(longer[name])) for name in dict.fromkeys(types.values())}
+    busy = by_type(_busier(runs, networks, units, wires), types)
+    return {
+        name: Waiting(*_lateness(late[name]), **_more(longer[name]), **_more_busy(busy[name]))
+        for name in dict.fromkeys(types.values())
+    }
 
 
 Row = tuple[str, tuple[float, ...]]

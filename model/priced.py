@@ -11,7 +11,7 @@ from model import pricing, spending
 from model.arrays import GraphArrays
 from model.case import Case
 from model.graph import Graph
-from model.ledger import ACTIVATIONS, BUFFERS, COMMUNICATE, COMPUTE, ENERGY, MEMORY, PASSED, WAIT, WEIGHTS, Ledger
+from model.ledger import ACTIVATIONS, BUFFERS, BUSY, COMMUNICATE, COMPUTE, ENERGY, MEMORY, PASSED, WAIT, WEIGHTS, Ledger
 from model.lowering import Messages, Shards
 from model.mapping import Mapping
 from model.platform import Platform
@@ -45,6 +45,7 @@ class Priced:
             {
                 "device": device.name,
                 "compute_s": a[d, COMPUTE],
+                "busy_s": a[d, BUSY],
                 "communicate_s": a[d, COMMUNICATE],
                 "wait_s": a[d, WAIT],
                 "energy_j": a[d, ENERGY],

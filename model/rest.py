@@ -1,13 +1,14 @@
 """Rest: who has waited computes the next segment in less time (``CostArrays.rested``).
 
-It has a share of the processor left over, or a cooler one.
+It has a share of the processor left over, or a cooler one. The processor is at it as long as it would be otherwise
+(``CostArrays.busy``).
 """
 
 from __future__ import annotations
 
 from model.arrays import GraphArrays, ix
 from model.compiled import inlined
-from model.costs import MOST, PART, CostArrays, Floats
+from model.costs import MOST, PART, UNKNOWN, CostArrays, Floats
 from model.ledger import Ledger
 from model.lowering import Shards
 
@@ -33,6 +34,19 @@ def unrested(c: CostArrays, device: int, seconds: float) -> float:
 
 
 @inlined
+def unrested_after(c: CostArrays, device: int, before: float, seconds: float) -> float:
+    """What a part of a segment that has waited would take, had it not. before: seconds of the segment before it"""
+    return unrested(c, device, before + seconds) - unrested(c, device, before)
+
+
+@inlined
+def busy(c: CostArrays, device: int, seconds: float, tired: float) -> float:
+    """Seconds in which the processor is at something that takes so long; tired: and would, had its segment not rested"""
+    part = c.busy[ix(device), PART]
+    return seconds if part == UNKNOWN else part * tired
+
+
+@inlined
 def tired(c: CostArrays, out: Ledger, shard: int, device: int) -> float:
     """Seconds that a shard would take had its segment not rested. Shards come in order, from the first on."""
     if out.begins[ix(shard)]:
@@ -41,7 +55,7 @@ def tired(c: CostArrays, out: Ledger, shard: int, device: int) -> float:
         return out.seconds[ix(shard)]
     before = out.spent[device]
     out.spent[device] += out.seconds[ix(shard)]
-    return unrested(c, device, out.spent[device]) - unrested(c, device, before)
+    return unrested_after(c, device, before, out.seconds[ix(shard)])
 
 
 @inlined

@@ -69,6 +69,10 @@ class Sample:
         busy_s = None if self.busy_s is None else self.busy_s * factor
         return replace(self, times_s=tuple(time_s * factor for time_s in self.times_s), busy_s=busy_s)
 
+    def lasting(self, time_s: float) -> Sample:
+        """Frames take so long, for as much work of the processor."""
+        return replace(self.scaled(time_s / max(self.time_s, LEAST_S)), busy_s=self.busy_s)
+
 
 def means_s(samples: Sequence[Sample]) -> Floats:
     """(S,) seconds of each segment of a run, in the mean of the frames that count: their sum is what these compute.
@@ -205,7 +209,9 @@ class Run:
 
     @cached_property
     def evened(self) -> tuple[Sample, ...]:
-        """The samples, with what holds up some of their frames shared out among all.
+        """The samples of one device, with what holds up some of their frames shared out among all.
+
+        Where processor times are known, by these: as many times each as all that the rank took makes a frame. Else:
 
         A limited share of a processor stands still every now and then, in whichever segment that happens to be: long
         ones show it in every frame, short ones hardly ever. So two figures tell of a segment: its mean, which is right
@@ -215,16 +221,19 @@ class Run:
         """
         if not self.samples:
             return ()
+        busy, processor_s = [s.busy_s for s in self.samples], sum(rank.processor_s for rank in self.ranks)
+        if all(busy) and processor_s:
+            return tuple(s.lasting((s.busy_s or 0.0) * self.time_s / processor_s) for s in self.samples)
         times = np.array([s.times_s for s in self.samples])
         means, variance = means_s(self.samples), times.var(axis=1)
         free = np.quantile(times, UNDISTURBED, axis=1, method="inverted_cdf")
-        together, processor_s = float(means.sum()), sum(rank.processor_s for rank in self.ranks)
+        together = float(means.sum())
         held_up = max(1.0, together / processor_s) if processor_s > 0 else 1.0
         scatter = variance.sum() / max(free.sum(), LEAST_S) * free
         likely = _likely(means, free * held_up, np.maximum(variance, scatter) / times.shape[1])
         stretch = together / max(likely.sum(), LEAST_S)
         return tuple(
-            s.scaled(float(time_s * stretch / max(s.time_s, LEAST_S)))
+            s.lasting(float(time_s * stretch))
             for s, time_s in zip(self.samples, likely, strict=True)
         )
 

@@ -30,6 +30,7 @@ from model.layer_kinds import COPIES
 from model.ledger import (
     ACTIVATIONS,
     BUFFERS,
+    BUSY,
     COMMUNICATE,
     COMPUTE,
     ENERGY,
@@ -42,7 +43,7 @@ from model.ledger import (
     Ledger,
 )
 from model.lowering import Messages, Shards, alone
-from model.rest import begins_rested
+from model.rest import begins_rested, busy, unrested_after
 from model.seconds import seconds_of, share_of
 
 
@@ -78,7 +79,7 @@ def _enter(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, s
     out.begins[ix(shard)] = begins
     out.rested[ix(shard)] = begins_rested(g, s, device, waits, out.since[device] == FRESH)
     if waits:
-        _wake(c, out, device, c.wake[device, 0])
+        _wake(c, out, device, c.wake[device, 0], c.busy[device, 1])
     if begins:
         out.segments[device] += 1
         out.since[device], out.spent[device] = shard, 0.0
@@ -96,23 +97,27 @@ def size_of(g: GraphArrays, tensor: int, start: Ints, stop: Ints) -> float:
 
 
 @inlined
-def _wake(c: CostArrays, out: Ledger, device: int, seconds: float) -> None:
-    """A device computes for so much longer because it has waited."""
+def _wake(c: CostArrays, out: Ledger, device: int, seconds: float, busy_s: float) -> None:
+    """A device computes for so much longer because it has waited. busy_s: that its processor is at it"""
     out.account[device, COMPUTE] += seconds
-    out.account[device, ENERGY] += seconds * c.communication_w[device]
+    out.account[device, BUSY] += busy_s
+    out.account[device, ENERGY] += busy_s * c.communication_w[device]
 
 
 @inlined
 def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, shard: int) -> None:
     """A shard does its share of a task's work."""
     device, kind, share = ix(s.device[ix(shard)]), ix(s.kind[ix(task)]), share_of(g, s, task, shard)
-    since = out.since[device]
-    seconds = seconds_of(g, s, c, task, share, device, since, out.spent[device], out.rested[ix(since)] == 1)
+    since, before = out.since[device], out.spent[device]
+    rested = out.rested[ix(since)] == 1
+    seconds = seconds_of(g, s, c, task, share, device, since, before, rested)
     out.spent[device] += seconds
     out.seconds[ix(shard)] = seconds
+    busy_s = busy(c, device, seconds, unrested_after(c, device, before, seconds) if rested else seconds)
     a = out.account[device]
     a[COMPUTE] += seconds
-    a[ENERGY] += seconds * c.work[task, device, WATTS]
+    a[BUSY] += busy_s
+    a[ENERGY] += busy_s * c.work[task, device, WATTS]
     weights = c.cut_bytes[task, kind] * share + c.kept_bytes[task, kind]
     a[WEIGHTS] += weights
     a[MEMORY] += weights * c.work[task, device, HOLD if alone(s, task) else HOLD_PART]
@@ -168,7 +173,7 @@ def _communicate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Led
     size = size_of(g, ix(m.tensor[row]), m.start[row], m.stop[row])
     source, target = ix(s.device[ix(m.shard[row])]), ix(m.device[row])
     seconds = size / c.bandwidth[source, target] + c.latency[source, target]
-    _wake(c, out, target, c.wake[target, 1] * size)
+    _wake(c, out, target, c.wake[target, 1] * size, c.busy[target, 2] * size)
     out.size[row], out.reader[row] = size, -1
     out.since[source] = -1 if m.shard[row] >= s.ptr[ix(g.n_inputs)] else FRESH
     out.account[source, COMMUNICATE] += seconds

@@ -153,15 +153,18 @@ class Rank:
 
     @contextmanager
     def doing(self, kind: str, name: str, *message: int) -> Iterator[None]:
-        """Record a span; if it fails, ``shared.activity`` says in what. message: peer, tag and bytes, of one"""
+        """Record a span; if it fails, ``shared.activity`` says in what. message: peer, tag and bytes, of one
+
+        Linux stops a thread that has used up its share of a processor when it counts what the thread took, and it does
+        that when asked: before the span ends, for else that would be no part of it.
+        """
         self.shared.activity = f"{kind} {name}"
-        timed = kind == COMPUTE and self.provider == CPU
+        timed = kind == COMPUTE and self.provider == CPU and self.threads == 1
         begun = thread_time() if timed else 0.0
         start = now_s()
         yield
-        stop = now_s()
         busy_s = thread_time() - begun if timed else None
-        self.records.append((kind, name, start, stop, *(message or ABOUT_NOTHING), busy_s))
+        self.records.append((kind, name, start, now_s(), *(message or ABOUT_NOTHING), busy_s))
 
     def _name(self, box: np.ndarray) -> str:
         """The name of the buffer that a box is a part of: the smallest one, and those inside others come last."""

@@ -35,8 +35,8 @@ class Span:
     peer:    of a message, the rank at its other end; None: this is about no one message
     tag:     of a message: tells it from others of the same frame between the same two
     size_bytes: of a message
-    busy_s:  of computing on a processor: processor time of the thread that runs the segment. It is shorter than the
-             span where others had the processor, or where the device may use a part of it only. None: unknown
+    busy_s:  of computing: processor time of the thread that does it. It is shorter than the span where others had the
+             processor, or where the device may use a part of it only. None: unknown, as of several threads
     """
 
     rank: int

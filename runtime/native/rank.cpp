@@ -127,9 +127,9 @@ void Rank::wait() {
 void Rank::doing(const std::string& kind, const std::string& name, const std::function<void()>& action,
                  Message message) {
     shared.activity = kind + " " + name;
-    const bool timed = kind == COMPUTE;
+    const bool timed = kind == COMPUTE && shared.settings.threads == 1;
     const double begun = timed ? thread_s() : 0, start = now_s();
     action();
-    const double stop = now_s();
-    records.push_back({kind, name, start, stop, timed ? thread_s() - begun : 0, message});
+    const double busy = timed ? thread_s() - begun : UNKNOWN;  // before the span ends, see rank.py
+    records.push_back({kind, name, start, now_s(), busy, message});
 }

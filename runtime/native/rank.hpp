@@ -40,7 +40,9 @@ struct Message {
     size_t bytes = 0;
 };
 
-// A span of a frame; seconds of this rank's clock, and of the processor if it computes.
+constexpr double UNKNOWN = -1;
+
+// A span of a frame; seconds of this rank's clock. busy_s: as in trace.py of the Python programs.
 struct Record {
     std::string kind, name;
     double start_s, stop_s, busy_s;

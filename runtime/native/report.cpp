@@ -192,7 +192,7 @@ static std::string json(const Span& span, double since_s) {
     if (message.peer >= 0)
         for (size_t number : {size_t(message.peer), size_t(message.tag), message.bytes})
             fields.push_back(std::to_string(number));
-    if (kind == COMPUTE)
+    if (busy_s != UNKNOWN)
         for (const std::string& field : {std::string("null"), std::string("0"), std::string("0"), seconds(busy_s)})
             fields.push_back(field);
     return "[" + joined(fields) + "]";

@@ -46,12 +46,11 @@ from model.case import Case
 from model.coefficients import load
 from model.confidence import expected_error
 from model.graph import Graph
-from model.ledger import COMPUTE, MEMORY
+from model.ledger import BUSY, MEMORY
 from model.mapping import Mapping
 from model.platform import Platform
 from model.priced import Priced, booked, priced
-from model.simulated import Events, play
-from model.simulation import TICK_S
+from model.simulated import play
 from runtime.bench import TRIES, WARMUP, Bench, bench
 from runtime.deploy.session import OWN_KEY
 from runtime.errors import CleaveError
@@ -135,9 +134,7 @@ def predicted(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int, pace:
 def _simulated(graph: Graph, platform: Platform, mapping: Mapping, frames: int) -> list[float]:
     case = Case.of(graph, platform, mapping)
     times = play(case, frames, warmup(frames))
-    price, alone = booked(case, times.latency_s, times.period_s), Events.of(case, times.alone, 1)
-    *others, busy = _figures(price)
-    return [*others, busy + float(alone.held_up[0].sum()) * TICK_S]
+    return _figures(booked(case, times.latency_s, times.period_s))
 
 
 def _slowed(cnn: Cnn, platform: Platform, pace: float) -> Platform:
@@ -147,7 +144,7 @@ def _slowed(cnn: Cnn, platform: Platform, pace: float) -> Platform:
 
 
 def _figures(price: Priced) -> list[float]:
-    busy, memory = float(price.account[:, COMPUTE].sum()), float(price.account[:, MEMORY].max())
+    busy, memory = float(price.account[:, BUSY].sum()), float(price.account[:, MEMORY].max())
     return [price.latency_s, price.period_s, memory, busy]
 
 

@@ -27,12 +27,15 @@ from runtime.frames import Frames, save_npz
 from runtime.launch import Mpirun, execute, run
 from runtime.options import Options
 from runtime.plan import Buffer, Plan
-from runtime.trace import INPUT
+from runtime.trace import COMPUTE, INPUT
 from tests import tiny
 from tests.tiny import Tiny
 from tests.tiny_cnn import branches, network, node, platform, random_mapping, save, weight
 
 pytestmark = pytest.mark.mpi
+
+CLOCKS_S = 1e-3
+"""What looking at two clocks may take, on a busy machine."""
 
 
 def cpp(made: Tiny) -> Tiny:
@@ -155,12 +158,13 @@ def test_a_stream_gives_the_same_answers(frames: int, tmp_path: Path) -> None:
     assert all(np.array_equal(answer, answers[0]) for answer in answers)
 
 
-def test_the_report_is_that_of_the_python_programs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_report_is_that_of_the_python_programs(threads: int, tmp_path: Path) -> None:
     """The same spans of the same frames, in the same order, of the same devices; of frames alone, then of a stream."""
     found = []
     for made in (tiny.channels(tmp_path / "py"), cpp(tiny.channels(tmp_path / "cpp"))):
         report = tmp_path / "report.json"
-        run(made.bundle, Options(frames=2, warmup=1, barrier=True, stream=True, report=str(report)))
+        run(made.bundle, Options(2, 1, barrier=True, stream=True, report=str(report), threads=threads))
         found.append(traces(report.read_text(), "report.json"))
     python, native = ([tiny.timeless(trace) for trace in each] for each in found)
     assert native == python
@@ -168,6 +172,8 @@ def test_the_report_is_that_of_the_python_programs(tmp_path: Path) -> None:
     for frame in found[1][0].frames:
         assert all(-10 < s.start_s <= s.stop_s < 10 for s in frame)
         assert [s.stop_s for s in frame if s.kind == INPUT] == [0]
+        for span in (span for span in frame if span.kind == COMPUTE):
+            assert threads == 2 if span.busy_s is None else 0 < span.busy_s < span.time_s + CLOCKS_S
     python_ranks, ranks = (each[0].ranks for each in found)
     assert all(b.peak_bytes < a.peak_bytes for a, b in zip(python_ranks, ranks, strict=True))
     assert all(u.processor_s > 0 and u.conditions for u in ranks)

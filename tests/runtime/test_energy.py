@@ -50,6 +50,13 @@ def test_an_estimate_is_idle_watts_all_the_time_and_busy_watts_while_a_device_co
     assert found.frames == trace().frames
 
 
+def test_a_processor_that_a_device_has_a_part_of_draws_nothing_for_the_rest() -> None:
+    held = trace()
+    first, *others = held.frames[1]
+    found = accounted(replace(held, frames=(held.frames[0], (replace(first, busy_s=0.5), *others))), plan())
+    assert energies(found)[0] == (3 * 3 + 10 * 0.75 + 30 * 0.25, 3, "estimate")
+
+
 def test_in_a_stream_the_time_of_a_frame_is_the_period() -> None:
     assert energies(accounted(trace(barrier=False), plan()))[1] == (3 * 2 + 20 * 3, 2, "estimate")
 

@@ -15,13 +15,18 @@ USAGES = (
 )
 FRAMES = (
     (Span(0, COMPUTE, "a", 0.0, 0.25), Span(0, SEND, "x", 0.25, 0.5, 1, 7, 64), Span(1, WAIT, "x", 0.0, 0.5, 0, 7, 64)),
-    (Span(0, COMPUTE, "a", 0.0, 0.5), Span(1, COMPUTE, "b", 0.5, 0.75), Span(1, COMPUTE, "c", 0.75, 1.5)),
+    (Span(0, COMPUTE, "a", 0.0, 0.5), Span(1, COMPUTE, "b", 0.5, 0.75), Span(1, COMPUTE, "c", 0.75, 1.5, busy_s=0.5)),
 )
 TRACE = Trace("measured", True, USAGES, FRAMES)
 
 
 def test_json_there_and_back() -> None:
     assert Trace.from_json(TRACE.to_json()) == TRACE
+
+
+def test_a_processor_is_busy_as_long_as_it_says_or_else_all_the_time() -> None:
+    assert [TRACE.busy_s(frame) for frame in (0, 1)] == [(0.25, 0.0), (0.5, 0.75)]
+    assert TRACE.sums_s(1, COMPUTE) == (0.5, 1.0)
 
 
 def test_latency_ends_with_the_last_output_and_not_with_what_others_still_do() -> None:

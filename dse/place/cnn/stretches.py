@@ -17,6 +17,7 @@ from model.boxes import CHANNELS
 from model.compiled import kernel, on_all_cores
 from model.costs import HOLD, WATTS, CostArrays, Floats
 from model.lowering import Shards
+from model.rest import busy
 from model.seconds import seconds_of
 
 COUNT, BYTES = 0, 1
@@ -97,7 +98,7 @@ def _time(
                 added = seconds_of(g, s, c, task, 1.0, device, since, spent, False)
                 spent += added
                 total += added
-                energy += added * c.work[task, device, WATTS]
+                energy += busy(c, device, added, added) * c.work[task, device, WATTS]
                 if task == g.n_inputs + last[b]:
                     until[a, b] = total
                 if last_use[task] >= end:
