@@ -11,9 +11,10 @@ from run to run by more than messages cost; it is fitted beside them. ``model.fi
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
@@ -78,9 +79,10 @@ def fit_waiting(
     """
     late = by_type(_late(runs, wires.links, types), types)
     longer = by_type(_longer(runs, networks, units, wires), types)
-    busy = by_type(_busier(runs, networks, units, wires), types)
+    busier = by_type(_longer(_of_processors(runs, units), networks, units, wires), types)
+    parts = {types[device]: unit.busy_part or 0.0 for device, unit in units.items()}
     return {
-        name: Waiting(*_lateness(late[name]), **_more(longer[name]), **_more_busy(busy[name]))
+        name: Waiting(**_lateness(late[name]) | _more(longer[name]) | _busier(busier[name], parts[name]))
         for name in dict.fromkeys(types.values())
     }
 
@@ -128,6 +130,17 @@ def _longer(
             error_s = float(np.hypot(OFF * alone_s + FAR_S, np.sqrt(scatter[sample.device] * alone_s)))
             row = (number, alone_s, index in rested, bool(come), sum(come), leaving[index], error_s, means[index])
             found.append((sample.device, row))
+    return found
+
+
+def _of_processors(runs: Sequence[Run], units: Mapping[str, UnitCost]) -> list[Run]:
+    """Runs that tell what processors were at, as if they had never rested: segments take as long as they do then."""
+    found = []
+    for run in runs:
+        busy = [(s.busy_s or 0.0) / (units[s.device].busy_part or math.inf) for s in run.samples]
+        if all(busy):
+            samples = tuple(replace(s, times_s=(busy_s,)) for s, busy_s in zip(run.samples, busy, strict=True))
+            found.append(replace(run, samples=samples))
     return found
 
 
@@ -182,17 +195,24 @@ class Wires:
         return min(path.bandwidth_bytes_per_s.value for path in paths)
 
 
-def _lateness(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
-    """Seconds a message and seconds a byte by which messages are late; 0 where too few were seen."""
+def _lateness(rows: Sequence[tuple[float, ...]]) -> dict[str, float]:
+    """Seconds a message and seconds a byte by which messages are late, as fields of ``Waiting``; none where too few
+    were seen."""
     if len(rows) < LEAST:
-        return (0.0, 0.0)
+        return {}
     table = np.array(rows, dtype=np.float64)
     columns, scale = table[:, :-1], SCALE[: table.shape[1] - 1]
     x, _ = _robust(columns * scale / FAR_S, table[:, -1] / FAR_S)
-    return tuple((scale * x).tolist())
+    return dict(zip(("late_s", "late_s_per_byte"), (scale * x).tolist(), strict=True))
 
 
-def _more(rows: Sequence[tuple[float, ...]]) -> dict[str, float]:
+def _busier(rows: Sequence[tuple[float, ...]], part: float) -> dict[str, float]:
+    """For how much longer a processor is at segments that wait for messages, as fields of ``Waiting``."""
+    more = _more(rows, knees=(0.0,))
+    return {f"wake_busy_{of}": part * more[f"wake_{of}"] for of in ("s", "s_per_byte") if more}
+
+
+def _more(rows: Sequence[tuple[float, ...]], knees: Sequence[float] = KNEES) -> dict[str, float]:
     """What segments take longer by messages that come and bytes that leave, and what those save that have waited, as
     fields of ``Waiting``; none where too few were seen. Beside them the pace of each run is fitted, near 1 by ``PACE``.
     """
@@ -205,7 +225,7 @@ def _more(rows: Sequence[tuple[float, ...]]) -> dict[str, float]:
     runs = of_run.shape[1]
     values = np.concatenate([np.full(runs, 1 / PACE), time_s / error[:, 0]])
     tried, scale = [], None
-    for knee in KNEES:
+    for knee in knees:
         rest = -np.minimum(alone_s, knee) * rested
         seen = np.hstack([of_run * alone_s, messages * SCALE, rest]) / error
         lines = np.vstack([np.eye(runs, seen.shape[1]) / PACE, seen])

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from statistics import median
 from typing import Any
 
 from model.coefficients import UnitCost
@@ -75,7 +76,7 @@ def fit(
     unit = fit_times(networks, runs, declared)
     found = scores(networks, runs, unit, partial(fit_times, declared=declared))
     ranks = [*[rank for run in runs for rank in run.ranks], *others]
-    unit, memory = fit_memory(ranks, unit)
+    unit, memory = fit_memory(ranks, replace(unit, busy_part=_busy_part(runs)))
     kinds = {kind: cost.error for kind, cost in unit.layers.items() if cost.error is not None}
     report = Report(sum(len(run.samples) for run in runs), found, kinds, memory, paces(networks, runs, unit))
     return Fitted(replace(unit, frame_errors=_expected(found)), report)
@@ -102,6 +103,12 @@ def fit_times(networks: Mapping[str, Network], runs: Sequence[Run], declared: Un
         joins=table.joins,
         relayout_s_per_byte=table.relayout_s_per_byte,
     )
+
+
+def _busy_part(runs: Sequence[Run]) -> float | None:
+    """Of the time that a device computes, the part in which its processor is at it, median; None: no run tells."""
+    told = [run.samples for run in runs if all(s.busy_s for s in run.samples)]
+    return median(sum(s.busy_s or 0.0 for s in of) / sum(s.time_s for s in of) for of in told) if told else None
 
 
 def _expected(found: Mapping[str, Score]) -> dict[str, float]:

@@ -41,7 +41,7 @@ def unrested_after(c: CostArrays, device: int, before: float, seconds: float) ->
 
 @inlined
 def busy(c: CostArrays, device: int, seconds: float, tired: float) -> float:
-    """Seconds in which the processor is at something that takes so long; tired: and would, had its segment not rested"""
+    """Seconds in which a processor is at something that takes so long. tired: and would, had its segment not rested"""
     part = c.busy[ix(device), PART]
     return seconds if part == UNKNOWN else part * tired
 

@@ -232,10 +232,7 @@ class Run:
         scatter = variance.sum() / max(free.sum(), LEAST_S) * free
         likely = _likely(means, free * held_up, np.maximum(variance, scatter) / times.shape[1])
         stretch = together / max(likely.sum(), LEAST_S)
-        return tuple(
-            s.lasting(float(time_s * stretch))
-            for s, time_s in zip(self.samples, likely, strict=True)
-        )
+        return tuple(s.lasting(float(time_s * stretch)) for s, time_s in zip(self.samples, likely, strict=True))
 
 
 def _likely(means: Floats, free: Floats, variance: Floats) -> Floats:

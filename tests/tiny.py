@@ -166,6 +166,7 @@ def types(folder: Path, dtype: str, operator: str = "Identity", shape: tuple[int
 def timeless(trace: Trace) -> object:
     """All that a trace says but times and memory."""
     spans = [
-        [(s.rank, s.kind, s.name, s.peer, s.tag, s.size_bytes, s.busy_s is None) for s in frame] for frame in trace.frames
+        [(s.rank, s.kind, s.name, s.peer, s.tag, s.size_bytes, s.busy_s is None) for s in frame]
+        for frame in trace.frames
     ]
     return trace.barrier, spans, [(u.rank, u.device, u.provider, u.threads, u.reads, u.writes) for u in trace.ranks]
