@@ -103,7 +103,9 @@ class UnitCost:
                   Who has waited has a share of the processor left over, or a cooler one
     busy_part:    of the time that computing takes which has not waited, the part in which its processor is at it: less
                   than 1 where it may use a part of it only, or shares it; None: unknown, all
-    wake_busy_s, wake_busy_s_per_byte: of ``wake_s`` and ``wake_s_per_byte``, that
+    wake_busy_s:  processor time that a segment takes more which waits for messages
+    cold_part, cold_s: processor time that a segment takes more whose device has not computed until then: a part of what
+                  it takes, seconds at most. Its caches are cold: others had them
     kernels: measured layers by signature (``model.signature``); they come before what ``layers`` says
     gains:   seconds that an edge inside a segment saves, of measured edges, by ``signature.edge_name``
     gain_parts: what other edges save, by pair of kinds (``pair``): as a part of what the shorter of both layers takes
@@ -150,7 +152,8 @@ class UnitCost:
     rested_s: float = 0.0
     busy_part: float | None = None
     wake_busy_s: float = 0.0
-    wake_busy_s_per_byte: float = 0.0
+    cold_part: float = 0.0
+    cold_s: float = 0.0
     memory_kinds: dict[str, float] = field(default_factory=dict)
     memory_opening: float = 0.0
     memory_passed: float = 0.0
@@ -245,7 +248,7 @@ def _plain(cost: LayerCost) -> LayerCost:
 MESSAGES = (
     *("send_s", "send_s_per_byte", "receive_s", "receive_s_per_byte", "gap_s"),
     *("late_s", "late_s_per_byte", "wake_s", "wake_s_per_byte", "attend_s_per_byte", "take_s_per_byte"),
-    *("rested_part", "rested_s", "turn_s", "wake_busy_s", "wake_busy_s_per_byte"),
+    *("rested_part", "rested_s", "turn_s", "wake_busy_s", "cold_part", "cold_s"),
 )
 """Fields of ``UnitCost`` that tell what messages cost a device."""
 

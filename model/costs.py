@@ -27,7 +27,7 @@ WHOLE, SPLIT, WATTS, HOLD, HOLD_PART, REBUILT, OWN = 0, 1, *(2 * boxes.KINDS + k
 GAIN, KEPT, JOIN = 0, 1, 2
 """Columns of ``CostArrays.beside``."""
 PART, MOST = 0, 1
-"""Columns of ``CostArrays.rested``; ``CostArrays.busy`` has a PART, too."""
+"""Columns of ``CostArrays.rested`` and ``cold``; the first one is of ``busy``, too."""
 UNKNOWN = 0.0
 """In place of the part of its time in which a processor is at what it computes."""
 ACTIVE, BUFFER, RANK, SESSION, TWICE, PASS = range(6)
@@ -55,8 +55,10 @@ class CostArrays(NamedTuple):
           ``receive``, too
     rested: (D, 2) what a segment that has waited takes less: a PART of its seconds, so many at MOST
     busy: (D, 3) in which a device's processor is at it: the PART of the seconds that computing takes which has not
-          waited, ``UNKNOWN``: of all that it takes; of ``wake`` seconds of a segment that waits for messages, and of a
+          waited, or ``UNKNOWN``: of all that it takes; seconds more of a segment that waits for messages, and for a
           byte of these
+    cold: (D, 2) in which a processor is longer at a segment, if its device has not computed until then: a PART of what
+          it is at it anyway, so many seconds at MOST
     gap: (D,) seconds of a device's link for a message
     turn: (D,) seconds of a device for a frame of a stream besides segments and messages
     attend: (D, D) seconds of a device for a byte while it leaves; take: (D, D) those of the receiver, if it computes,
@@ -87,6 +89,7 @@ class CostArrays(NamedTuple):
     wake: Floats
     rested: Floats
     busy: Floats
+    cold: Floats
     gap: Floats
     turn: Floats
     attend: Floats
@@ -148,6 +151,7 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         wake=np.array([[u.wake_s, u.wake_s_per_byte] for u in units]),
         rested=np.array([[u.rested_part, u.rested_s] for u in units]),
         busy=np.array([_busy(u) for u in units]),
+        cold=np.array([[u.cold_part, u.cold_s] for u in units]),
         gap=np.array([u.gap_s for u in units]),
         turn=np.array([u.turn_s for u in units]),
         attend=(attend := away(platform, [u.attend_s_per_byte for u in units])),
@@ -174,7 +178,7 @@ def _communication_w(device: Device, unit: coefficients.UnitCost) -> float:
 def _busy(unit: coefficients.UnitCost) -> list[float]:
     if unit.busy_part is None:
         return [UNKNOWN, unit.wake_s, unit.wake_s_per_byte]
-    return [unit.busy_part, unit.wake_busy_s, unit.wake_busy_s_per_byte]
+    return [unit.busy_part, unit.wake_busy_s, 0.0]
 
 
 def _receive(unit: coefficients.UnitCost) -> list[float]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,8 +38,8 @@ SCALE = np.array([1.0, 1e-9, 1e-9])
 PACE, OFF = 0.03, 0.05
 """A processor is at one time so much faster than at another; so far are long segments off in any case."""
 KNEES = (0.0, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 16e-3)
-"""Seconds of a segment from which on rest saves no more. The least of these is taken that leaves only ``LITTLE`` more
-off than the best does: 0 where rest explains little."""
+"""Seconds of a segment from which on rest saves no more, or cold caches cost no more. The least of these is taken that
+leaves only ``LITTLE`` more off than the best does: 0 where that explains little."""
 LITTLE = 0.03
 SAVED = 0.95
 """Of a segment's time, rest saves less than this part."""
@@ -59,7 +59,8 @@ class Waiting:
     rested_s: float = 0.0
     turn_s: float = 0.0
     wake_busy_s: float = 0.0
-    wake_busy_s_per_byte: float = 0.0
+    cold_part: float = 0.0
+    cold_s: float = 0.0
 
     def rest_saves(self, time_s: float) -> float:
         """Seconds, of a segment that began rested and took so long."""
@@ -78,8 +79,8 @@ def fit_waiting(
     units: device → what it computes at; types: device → its type, as the links of ``wires`` have them
     """
     late = by_type(_late(runs, wires.links, types), types)
-    longer = by_type(_longer(runs, networks, units, wires), types)
-    busier = by_type(_longer(_of_processors(runs, units), networks, units, wires), types)
+    longer = by_type(_longer(runs, networks, units, wires, begin_rested), types)
+    busier = by_type(_longer(_of_processors(runs, units), networks, units, wires, begin_cold), types)
     parts = {types[device]: unit.busy_part or 0.0 for device, unit in units.items()}
     return {
         name: Waiting(**_lateness(late[name]) | _more(longer[name]) | _busier(busier[name], parts[name]))
@@ -109,10 +110,14 @@ def _late(runs: Sequence[Run], links: LinkCosts, types: Mapping[str, str]) -> li
 
 
 def _longer(
-    runs: Sequence[Run], networks: Mapping[str, Network], units: Mapping[str, UnitCost], wires: Wires
+    runs: Sequence[Run],
+    networks: Mapping[str, Network],
+    units: Mapping[str, UnitCost],
+    wires: Wires,
+    begin: Callable[[Run], set[int]],
 ) -> list[Row]:
-    """Segments: number of the run, what they take alone, whether they begin rested, whether they wait for messages and
-    bytes of these, bytes that leave while they are computed, how well they are known, what they take.
+    """Segments: number of the run, what they take alone, whether they begin in that way, whether they wait for messages
+    and bytes of these, bytes that leave while they are computed, how well they are known, what they take.
     """
     found: list[Row] = []
     for number, run in enumerate(runs):
@@ -123,12 +128,12 @@ def _longer(
                 sizes[message.sample].append(message.size_bytes)
         clocks = {name: Clock(network, units[name]) for name in {sample.device for sample in run.samples}}
         leaving = wires.leaving(run)
-        rested, means = begin_rested(run), means_s(run.samples)
+        begun, means = begin(run), means_s(run.samples)
         scatter = {name: scatter_s([s for s in run.samples if s.device == name]) for name in clocks}
         for index, sample in enumerate(run.samples):
             alone_s, come = clocks[sample.device].seconds(sample.parts, divided), sizes[index]
             error_s = float(np.hypot(OFF * alone_s + FAR_S, np.sqrt(scatter[sample.device] * alone_s)))
-            row = (number, alone_s, index in rested, bool(come), sum(come), leaving[index], error_s, means[index])
+            row = (number, alone_s, index in begun, bool(come), sum(come), leaving[index], error_s, means[index])
             found.append((sample.device, row))
     return found
 
@@ -150,6 +155,13 @@ def begin_rested(run: Run) -> set[int]:
     ends = max(run.samples, key=lambda sample: max((part.layer for part in sample.parts), default=-1)).device
     waited = {message.sample for message in run.arrivals if message.sample is not None}
     return waited | {index for device, index in first.items() if device != ends}
+
+
+def begin_cold(run: Run) -> set[int]:
+    """The segments before which their device has not computed: all but the first of a device that ended the frame
+    before and waits for nothing."""
+    first = {sample.device: index for index, sample in reversed(list(enumerate(run.samples)))}
+    return begin_rested(run) | set(range(len(run.samples))) - set(first.values())
 
 
 @dataclass(frozen=True)
@@ -207,37 +219,50 @@ def _lateness(rows: Sequence[tuple[float, ...]]) -> dict[str, float]:
 
 
 def _busier(rows: Sequence[tuple[float, ...]], part: float) -> dict[str, float]:
-    """For how much longer a processor is at segments that wait for messages, as fields of ``Waiting``."""
-    more = _more(rows, knees=(0.0,))
-    return {f"wake_busy_{of}": part * more[f"wake_{of}"] for of in ("s", "s_per_byte") if more}
+    """For how much longer a processor is at segments, as fields of ``Waiting``, by rows of it alone: kernel and MPI
+    are at bytes elsewhere. part: of the time that computing takes, in which it is at it
+    """
+    by_segment = [(*row[:4], 0.0, 0.0, *row[6:]) for row in rows]
+    x, cold, knee = _fitted(by_segment, 1.0) or ([0.0], 0.0, 0.0)
+    return {"wake_busy_s": part * x[0], "cold_part": cold, "cold_s": part * cold * knee}
 
 
-def _more(rows: Sequence[tuple[float, ...]], knees: Sequence[float] = KNEES) -> dict[str, float]:
+def _more(rows: Sequence[tuple[float, ...]]) -> dict[str, float]:
     """What segments take longer by messages that come and bytes that leave, and what those save that have waited, as
-    fields of ``Waiting``; none where too few were seen. Beside them the pace of each run is fitted, near 1 by ``PACE``.
+    fields of ``Waiting``; none where too few were seen."""
+    if not (found := _fitted(rows, -1.0)):
+        return {}
+    x, part, knee = found
+    names = ("wake_s", "wake_s_per_byte", "attend_s_per_byte", "rested_part", "rested_s")
+    return dict(zip(names, [*x, part, part * knee], strict=True))
+
+
+def _fitted(rows: Sequence[tuple[float, ...]], sign: float) -> tuple[list[float], float, float] | None:
+    """What segments take longer by each figure of their messages; and by how they begin (-1: less), which part of what
+    they take alone, and of how much of it. None where too few were seen. Beside them the pace of each run is fitted,
+    near 1 by ``PACE``.
     """
     table = np.array(rows, dtype=np.float64).reshape(-1, 8)
-    (numbers, alone_s, rested), messages = np.split(table[:, :3], 3, axis=1), table[:, 3:6]
+    (numbers, alone_s, begun), messages = np.split(table[:, :3], 3, axis=1), table[:, 3:6]
     error, time_s = table[:, 6:7], table[:, 7]
     if np.count_nonzero(messages.any(axis=1)) < LEAST:
-        return {}
+        return None
     of_run = numbers == np.unique(numbers)
     runs = of_run.shape[1]
     values = np.concatenate([np.full(runs, 1 / PACE), time_s / error[:, 0]])
     tried, scale = [], None
-    for knee in knees:
-        rest = -np.minimum(alone_s, knee) * rested
-        seen = np.hstack([of_run * alone_s, messages * SCALE, rest]) / error
+    for knee in KNEES:
+        begin = sign * np.minimum(alone_s, knee) * begun
+        seen = np.hstack([of_run * alone_s, messages * SCALE, begin]) / error
         lines = np.vstack([np.eye(runs, seen.shape[1]) / PACE, seen])
         x, usual = _robust(lines, values, runs, FAR, LOST)
         scale = scale or usual
         off = lines @ x - values
-        if x[-1] < SAVED:
+        if sign > 0 or x[-1] < SAVED:
             tried.append((_loss(np.append(off[:runs], off[runs:] / scale)), knee, x))
     least = min(off for off, *_ in tried)
     knee, x = next((knee, x) for off, knee, x in tried if off <= (1 + LITTLE) * least)
-    names = ("wake_s", "wake_s_per_byte", "attend_s_per_byte", "rested_part", "rested_s")
-    return dict(zip(names, [*(SCALE * x[runs:-1]).tolist(), float(x[-1]), float(x[-1]) * knee], strict=True))
+    return (SCALE * x[runs:-1]).tolist(), float(x[-1]), knee
 
 
 def _loss(off: Floats) -> float:

@@ -32,9 +32,9 @@ class Ledger(NamedTuple):
     account: (D, COLUMNS) what each device spends, see the column names
     segments: (D,) how many
     alive: (D,) bytes held; since: (D,) shard that the open segment began with, -1: there is none, FRESH: nor was any
-           layer before; spent: (D,) its seconds so far; largest, rebuilt, relaid: (D,) bytes of its largest weights, of
-           those that are rebuilt, and of the largest of these; kept: (S,) 1 where what a shard makes is in a buffer
-           (scratch)
+           layer before; spent: (D,) its seconds so far; cold: (D,) 1 where the device had not computed until it began;
+           largest, rebuilt, relaid: (D,) bytes of its largest weights, of those that are rebuilt, and of the largest of
+           these; kept: (S,) 1 where what a shard makes is in a buffer (scratch)
     """
 
     seconds: Floats
@@ -55,6 +55,7 @@ class Ledger(NamedTuple):
     rebuilt: Floats
     relaid: Floats
     kept: Ints
+    cold: Ints
 
 
 @allocating()
@@ -80,4 +81,5 @@ def ledger(r: Room) -> Ledger:
         np.zeros(r.devices),
         np.zeros(r.devices),
         np.zeros(r.shards, i),
+        np.zeros(r.devices, i),
     )

@@ -1,7 +1,7 @@
 """Rest: who has waited computes the next segment in less time (``CostArrays.rested``).
 
 It has a share of the processor left over, or a cooler one. The processor is at it as long as it would be otherwise
-(``CostArrays.busy``).
+(``CostArrays.busy``), and longer, since its caches are cold (``CostArrays.cold``).
 """
 
 from __future__ import annotations
@@ -40,10 +40,18 @@ def unrested_after(c: CostArrays, device: int, before: float, seconds: float) ->
 
 
 @inlined
-def busy(c: CostArrays, device: int, seconds: float, tired: float) -> float:
-    """Seconds in which a processor is at something that takes so long. tired: and would, had its segment not rested"""
-    part = c.busy[ix(device), PART]
-    return seconds if part == UNKNOWN else part * tired
+def busy_after(c: CostArrays, device: int, before: float, seconds: float, rested: bool, cold: bool) -> float:
+    """Seconds in which a processor is at a part of a segment that takes so long. before: what is before it takes"""
+    if c.busy[ix(device), PART] == UNKNOWN:
+        return seconds
+    return _busy(c, device, before + seconds, rested, cold) - _busy(c, device, before, rested, cold)
+
+
+@inlined
+def _busy(c: CostArrays, device: int, seconds: float, rested: bool, cold: bool) -> float:
+    """The same of the first seconds of a segment."""
+    at_it = c.busy[ix(device), PART] * (unrested(c, device, seconds) if rested else seconds)
+    return at_it + min(c.cold[ix(device), PART] * at_it, c.cold[ix(device), MOST]) if cold else at_it
 
 
 @inlined

@@ -43,7 +43,7 @@ from model.ledger import (
     Ledger,
 )
 from model.lowering import Messages, Shards, alone
-from model.rest import begins_rested, busy, unrested_after
+from model.rest import begins_rested, busy_after
 from model.seconds import seconds_of, share_of
 
 
@@ -81,6 +81,7 @@ def _enter(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, s
     if waits:
         _wake(c, out, device, c.wake[device, 0], c.busy[device, 1])
     if begins:
+        out.cold[device] = out.rested[ix(shard)] == 1 or out.since[device] != FRESH
         out.segments[device] += 1
         out.since[device], out.spent[device] = shard, 0.0
         out.largest[device] = out.rebuilt[device] = out.relaid[device] = 0.0
@@ -113,7 +114,7 @@ def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, s
     seconds = seconds_of(g, s, c, task, share, device, since, before, rested)
     out.spent[device] += seconds
     out.seconds[ix(shard)] = seconds
-    busy_s = busy(c, device, seconds, unrested_after(c, device, before, seconds) if rested else seconds)
+    busy_s = busy_after(c, device, before, seconds, rested, out.cold[device] == 1)
     a = out.account[device]
     a[COMPUTE] += seconds
     a[BUSY] += busy_s

@@ -17,7 +17,7 @@ from model.boxes import CHANNELS
 from model.compiled import kernel, on_all_cores
 from model.costs import HOLD, WATTS, CostArrays, Floats
 from model.lowering import Shards
-from model.rest import busy
+from model.rest import busy_after
 from model.seconds import seconds_of
 
 COUNT, BYTES = 0, 1
@@ -96,9 +96,9 @@ def _time(
                 if since < 0 or behind[task] < begin:
                     since, spent = task, 0.0
                 added = seconds_of(g, s, c, task, 1.0, device, since, spent, False)
+                energy += busy_after(c, device, spent, added, False, False) * c.work[task, device, WATTS]
                 spent += added
                 total += added
-                energy += busy(c, device, added, added) * c.work[task, device, WATTS]
                 if task == g.n_inputs + last[b]:
                     until[a, b] = total
                 if last_use[task] >= end:
