@@ -28,6 +28,7 @@ GAIN, KEPT, JOIN = 0, 1, 2
 """Columns of ``CostArrays.beside``."""
 PART, MOST = 0, 1
 """Columns of ``CostArrays.rested`` and ``cold``; the first one is of ``busy``, too."""
+ROUNDING = 1e-9
 UNKNOWN = 0.0
 """In place of the part of its time in which a processor is at what it computes."""
 ACTIVE, BUFFER, RANK, SESSION, TWICE, PASS = range(6)
@@ -111,11 +112,12 @@ def whole_s(c: CostArrays) -> Floats:
 
 
 def never_tired(c: CostArrays) -> CostArrays:
-    """Of devices that save all the time as much as they do after a rest: no mapping takes less on the real ones."""
+    """Of devices that save all the time as much as they do after a rest: no mapping takes less on the real ones, nor are
+    their processors at it for less, however that is rounded."""
     left = 1 - c.rested[:, PART, None]
     work = c.work.copy()
     work[..., :WATTS] *= left
-    busy = np.column_stack([c.busy[:, PART] / left[:, 0], c.busy[:, 1:]])
+    busy = np.column_stack([c.busy[:, PART] / left[:, 0] * (1 - ROUNDING), c.busy[:, 1:]])
     return c._replace(work=work, beside=c.beside * left, rested=np.zeros_like(c.rested), busy=busy)
 
 

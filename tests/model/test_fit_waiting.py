@@ -79,9 +79,9 @@ def made_up(
     )
 
 
-def found(graph: Graph, *runs: Run) -> Waiting:
+def found(graph: Graph, *runs: Run, unit: UnitCost = UNIT) -> Waiting:
     wires = Wires(fit_links(Truth().samples(), TYPES), hosts={name: name for name in TYPES})
-    units = dict.fromkeys(NAMES, UNIT)
+    units = dict.fromkeys(NAMES, unit)
     waiting = fit_waiting(runs, {graph.name: Network(graph)}, units, wires, TYPES)
     return fit_stream(runs, waiting, units, wires, TYPES)["small"]
 
@@ -133,6 +133,24 @@ def test_what_rest_saves_comes_back(graph: Graph, noise: float) -> None:
     assert seen.wake_s == pytest.approx(KNOWN.wake_s, rel=0.3)
     seen = found(graph, made_up(graph, KNOWN, noise=noise))
     assert seen.rested_s < 2e-5
+
+
+@pytest.mark.parametrize("part", [0.25, 1.0])
+@pytest.mark.parametrize(("cold", "knee"), [(1.5, 2.5e-4), (0.8, 1e-3), (0.0, 0.0)])
+def test_what_a_processor_is_at_comes_back(graph: Graph, part: float, cold: float, knee: float) -> None:
+    """Whatever else holds up the segments."""
+    run, clock, wake = made_up(graph, replace(KNOWN, rested_part=0.4, rested_s=4e-4)), Clock(Network(graph), UNIT), 4e-5
+    waited, samples, cold_s = {message.sample for message in run.arrivals}, [], part * cold * knee
+    for number, sample in enumerate(run.samples):
+        at_it = part * clock.seconds(sample.parts)
+        busy_s = at_it + min(cold * at_it, cold_s) + wake * (number in waited)
+        samples.append(replace(sample, busy_s=busy_s))
+    seen = found(graph, replace(run, samples=tuple(samples)), unit=replace(UNIT, busy_part=part))
+    assert seen.wake_busy_s == pytest.approx(wake, rel=0.1)
+    assert seen.cold_s == pytest.approx(cold_s, rel=0.15, abs=1e-6)
+    assert (seen.rested_part, seen.rested_s) == pytest.approx((0.4, 4e-4), rel=0.1)
+    seen = found(graph, replace(run, samples=tuple(samples)))
+    assert (seen.wake_busy_s, seen.cold_part, seen.cold_s) == (0, 0, 0)  # of whom nobody knows its part
 
 
 def stands_still(run: Run, seed: int, frames: int = 15) -> Run:

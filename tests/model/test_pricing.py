@@ -19,7 +19,7 @@ from model import layer_kinds, spending
 from model.arrays import arrays
 from model.costs import costs
 from model.graph import Graph
-from model.ledger import ACTIVATIONS, BUFFERS, COMMUNICATE, COMPUTE, ENERGY, MEMORY, WAIT, WEIGHTS
+from model.ledger import ACTIVATIONS, BUFFERS, BUSY, COMMUNICATE, COMPUTE, ENERGY, MEMORY, WAIT, WEIGHTS
 from model.load import load
 from model.mapping import Mapping, Shard
 from model.platform import Platform
@@ -110,6 +110,26 @@ def test_a_host_whose_meter_told_draws_its_idle_watts_all_the_time_and_declared_
     assert found.account[0, ENERGY] == pytest.approx(LAYER * 1.0 + found.latency_s * 2.0 + 4000 * 1e-6)
     assert found.account[2, ENERGY] == pytest.approx(2 * LAYER * 1.0 + found.latency_s * 2.0 + 4000 * 1e-7)
     assert found.account[1, ENERGY] == 0
+
+
+@pytest.mark.parametrize("cost", [priced, lambda *of: simulated(*of).price])
+@pytest.mark.parametrize("rested", [0.0, 0.5])
+def test_a_device_draws_its_watts_while_its_processor_is_at_it_rested_or_not(
+    graph: Graph, easy: str, tmp_path: Path, rested: float, cost: Callable[..., Priced]
+) -> None:
+    """It has half of a processor, whose caches are cold where it begins."""
+    body = json.loads(Path(easy).read_text())
+    body["units"]["cpu"] |= {"busy_part": 0.5, "wake_busy_s": 1e-4, "cold_part": 0.4, "cold_s": 3e-4}
+    body["units"]["cpu"] |= {"rested_part": rested, "rested_s": 1.0}
+    (tmp_path / "half.json").write_text(json.dumps(body))
+    platform = cluster(str(tmp_path / "half.json"))
+    alone = cost(graph, platform, Mapping.whole(graph, [1, 1, 1]))
+    assert alone.account[1, BUSY] == pytest.approx(0.5 * 3 * LAYER)
+    assert alone.energy_j == pytest.approx(0.5 * 3 * LAYER * 3.0)
+    found = cost(graph, platform, Mapping.whole(graph, [0, 2, 2]))
+    assert found.account[:, COMPUTE] == pytest.approx([(1 - rested) * LAYER, 0, 2 * (1 - rested) * LAYER])
+    assert found.account[:, BUSY] == pytest.approx([1.4 * 0.5 * LAYER, 0, LAYER + 3e-4 + 1e-4])
+    assert found.account[2, ENERGY] == pytest.approx((LAYER + 3e-4) * 3.0 + (MESSAGE + 1e-4) * 7.0)
 
 
 def test_no_watts_are_watts(graph: Graph, easy: str) -> None:

@@ -84,13 +84,15 @@ class Line:
         return self._table(self.s.seconds + arrive)
 
     def latency(self) -> tuple[float, Stages]:
-        """Seconds that a frame takes at least, and how the network is cut where that is so."""
+        """Seconds that a frame takes at least, and how the network is cut where that is so; inf where none fits."""
         p = parts(self.chromosome.g, self.costs, 1)
         ready, rest, arrives = self._around(p)
         seconds = self._table(self.s.seconds)
         until = least_of(self.s.until, self.kinds, self.groups)
         low, high = 0.0, float(chains(self.alone(), self.team, add=True).value[:, -1].min()) * (1 + 1e-9)
         found: Stages = []
+        if not np.isfinite(high):
+            return high, found
         for k in range(HALVINGS + 1):
             limit = high if k == 0 else (low + high) / 2
             table = soonest(seconds, until, arrives, ready, rest, self.team, limit)

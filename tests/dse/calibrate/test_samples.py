@@ -107,6 +107,15 @@ def test_times_of_segments_add_up_to_what_frames_take() -> None:
     assert means_s([]).sum() == 0
 
 
+def test_segments_take_as_long_as_a_processor_was_at_them_in_the_time_of_a_frame() -> None:
+    """Whichever was held up, and also where that was between two of them."""
+    times, busy = ((1.0, 1.0), (9.0, 9.0), (2.0, 2.0)), (1.0, 3.0, 2.0)
+    samples = [Sample(SEGMENT, "a", "six", PARTS, t, busy_s=b) for t, b in zip(times, busy, strict=True)]
+    found = replace(RUN, samples=tuple(samples), latencies_s=(15.0, 15.0), ranks=(replace(RANK, processor_s=7.5),))
+    assert [sample.time_s for sample in found.evened] == pytest.approx([2, 6, 4])
+    assert [sample.busy_s for sample in found.evened] == [1, 3, 2]
+
+
 @pytest.mark.parametrize(("runs", "period"), [(20, 50), (1, 2.2)])
 def test_what_holds_up_segments_by_chance_is_shared_out_among_all(runs: float, period: float) -> None:
     """A processor that may run so long of every period, and 12 segments, the last as long as all others together."""

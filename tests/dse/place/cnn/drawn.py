@@ -87,7 +87,10 @@ def prices(draw: random.Random, network: Graph, platform: Platform, rest: bool =
     send, receive = (rng.uniform(0, 1e-4, c.send.shape) * draw.choice([0, 1]) * [1.0, 1e-4] for _ in range(2))
     gap = rng.uniform(0, 1e-4, c.gap.shape) * draw.choice([0, 1])
     rested = rng.uniform(0, [0.8, 5e-4], c.rested.shape) * (rest and draw.random() < 0.5)
-    return c._replace(work=work, beside=beside, origin=origin, send=send, receive=receive, gap=gap, rested=rested)
+    busy = rng.uniform([0.1, 0, 0], [1, 1e-4, 0], c.busy.shape) * (rng.random((len(c.busy), 1)) < 0.5)
+    cold = rng.uniform(0, [2, 2e-4], c.cold.shape) * draw.choice([0, 1])
+    c = c._replace(work=work, beside=beside, origin=origin, send=send, receive=receive, gap=gap)
+    return c._replace(rested=rested, busy=busy, cold=cold)
 
 
 def drawn(seed: int, kind: str, memory: bool = False, rest: bool = False) -> tuple[Chromosome, CostArrays]:
