@@ -112,8 +112,8 @@ def whole_s(c: CostArrays) -> Floats:
 
 
 def never_tired(c: CostArrays) -> CostArrays:
-    """Of devices that save all the time as much as they do after a rest: no mapping takes less on the real ones, nor are
-    their processors at it for less, however that is rounded."""
+    """Of devices that save all the time as much as they do after a rest: no mapping takes less on the real ones, and no
+    processor is at it for less, however that is rounded."""
     left = 1 - c.rested[:, PART, None]
     work = c.work.copy()
     work[..., :WATTS] *= left
