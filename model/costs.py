@@ -28,9 +28,10 @@ GAIN, KEPT, JOIN = 0, 1, 2
 """Columns of ``CostArrays.beside``."""
 PART, MOST = 0, 1
 """Columns of ``CostArrays.rested`` and ``cold``; the first one is of ``busy``, too."""
-ROUNDING = 1e-9
 UNKNOWN = 0.0
 """In place of the part of its time in which a processor is at what it computes."""
+ROUNDING = 1e-9
+"""By which sums in another order may differ, relative."""
 ACTIVE, BUFFER, RANK, SESSION, TWICE, PASS = range(6)
 """Columns of ``CostArrays.memory``."""
 

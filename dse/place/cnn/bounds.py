@@ -13,10 +13,7 @@ from dse.place.cnn.limits import FREE, Limits
 from dse.place.cnn.relaxed import largest_bound, parts, path_bound, work_bound
 from dse.place.cnn.shared import shared_loads
 from dse.place.cnn.wires import wires
-from model.costs import CostArrays, never_tired
-
-ROUNDING = 1e-9
-"""By which sums in another order may differ, relative."""
+from model.costs import ROUNDING, CostArrays, never_tired
 
 
 @dataclass(frozen=True)
