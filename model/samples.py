@@ -104,7 +104,7 @@ class Footing:
     buffers_bytes: of all buffers of its plan, whether they are sent or only passed from segment to segment
     segments, layers: how many it has, and how many layers or parts of some they compute
     peak_bytes, memory: resident, as the rank itself says
-    processor_s:   processor time of a frame, mean
+    processor_s:   processor time of a frame, mean of those that count
     weights_of:    of ``weights_bytes`` those of each kind of layer; empty: unknown
     opening_bytes: weights that are there twice while sessions are opened, see ``ledger.OPENING``
     stream_s:      of a frame of a stream, in which it computes; None: there was none

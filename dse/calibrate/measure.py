@@ -32,7 +32,7 @@ from runtime.bench import TRIES, measured
 from runtime.options import Options
 from runtime.plan import Plan, RankPlan, Recv
 from runtime.steady import counted
-from runtime.trace import COMPUTE, MEASURED, Span, Trace
+from runtime.trace import COMPUTE, MEASURED, Span, Trace, Usage
 from runtime.transfers import Transfer, transfers
 
 WARMUP = 2
@@ -196,7 +196,7 @@ def footings(
             layers=sum(len(run.parts) for run in rank.runs),
             peak_bytes=usage.peak_bytes,
             memory=usage.memory,
-            processor_s=round(usage.processor_s / len(trace.frames), 9),
+            processor_s=round(_processor_s(trace, usage), 9),
             weights_of=held[rank.device].by_kind,
             opening_bytes=held[rank.device].opening_bytes,
             energy_j=usage.energy_j if usage.energy_source == MEASURED else None,
@@ -205,6 +205,13 @@ def footings(
         )
         for rank, usage in zip(plan.ranks, trace.ranks, strict=True)
     )
+
+
+def _processor_s(trace: Trace, usage: Usage) -> float:
+    """Of a frame that counts, mean: what a rank computes is known of each frame, what else it does of all together."""
+    busy = [sum(s.busy_s or 0.0 for s in frame if s.rank == usage.rank) for frame in trace.frames]
+    else_s = usage.processor_s / len(busy) - fmean(busy)
+    return else_s + fmean(busy[frame] for frame in counted(trace.latencies_s))
 
 
 def arrivals(plan: Plan, trace: Trace) -> tuple[Arrival, ...]:
