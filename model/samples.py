@@ -223,7 +223,8 @@ class Run:
             return ()
         busy, processor_s = [s.busy_s for s in self.samples], sum(rank.processor_s for rank in self.ranks)
         if all(busy) and processor_s:
-            return tuple(s.lasting((s.busy_s or 0.0) * self.time_s / processor_s) for s in self.samples)
+            held_up = max(1.0, self.time_s / processor_s)
+            return tuple(s.lasting((s.busy_s or 0.0) * held_up) for s in self.samples)
         times = np.array([s.times_s for s in self.samples])
         means, variance = means_s(self.samples), times.var(axis=1)
         free = np.quantile(times, UNDISTURBED, axis=1, method="inverted_cdf")
