@@ -11,7 +11,6 @@ from run to run by more than messages cost; it is fitted beside them. ``model.fi
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -142,9 +141,10 @@ def _of_processors(runs: Sequence[Run], units: Mapping[str, UnitCost]) -> list[R
     """Runs that tell what processors were at, as if they had never rested: segments take as long as they do then."""
     found = []
     for run in runs:
-        busy = [(s.busy_s or 0.0) / (units[s.device].busy_part or math.inf) for s in run.samples]
-        if all(busy):
-            samples = tuple(replace(s, times_s=(busy_s,)) for s, busy_s in zip(run.samples, busy, strict=True))
+        parts = [units[sample.device].busy_part for sample in run.samples]
+        if run.busy_s and all(parts):
+            each = zip(run.samples, run.busy_s, parts, strict=True)
+            samples = tuple(replace(s, times_s=(busy_s / part,)) for s, busy_s, part in each if part)
             found.append(replace(run, samples=samples))
     return found
 

@@ -107,8 +107,8 @@ def fit_times(networks: Mapping[str, Network], runs: Sequence[Run], declared: Un
 
 def _busy_part(runs: Sequence[Run]) -> float | None:
     """Of the time that a device computes, the part in which its processor is at it, median; None: no run tells."""
-    told = [run.samples for run in runs if all(s.busy_s for s in run.samples)]
-    return median(sum(s.busy_s or 0.0 for s in of) / sum(s.time_s for s in of) for of in told) if told else None
+    told = [sum(run.busy_s) / sum(s.time_s for s in run.samples) for run in runs if run.busy_s]
+    return median(told) if told else None
 
 
 def _expected(found: Mapping[str, Score]) -> dict[str, float]:

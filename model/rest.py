@@ -34,12 +34,6 @@ def unrested(c: CostArrays, device: int, seconds: float) -> float:
 
 
 @inlined
-def unrested_after(c: CostArrays, device: int, before: float, seconds: float) -> float:
-    """What a part of a segment that has waited would take, had it not. before: seconds of the segment before it"""
-    return unrested(c, device, before + seconds) - unrested(c, device, before)
-
-
-@inlined
 def busy_after(c: CostArrays, device: int, before: float, seconds: float, rested: bool, cold: bool) -> float:
     """Seconds in which a processor is at a part of a segment that takes so long. before: what is before it takes"""
     if c.busy[ix(device), PART] == UNKNOWN:
@@ -63,7 +57,7 @@ def tired(c: CostArrays, out: Ledger, shard: int, device: int) -> float:
         return out.seconds[ix(shard)]
     before = out.spent[device]
     out.spent[device] += out.seconds[ix(shard)]
-    return unrested_after(c, device, before, out.seconds[ix(shard)])
+    return unrested(c, device, out.spent[device]) - unrested(c, device, before)
 
 
 @inlined

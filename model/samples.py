@@ -207,6 +207,12 @@ class Run:
             samples=tuple(sample.scaled(factor) for sample in self.samples),
         )
 
+    @property
+    def busy_s(self) -> tuple[float, ...]:
+        """(S,) processor time of each segment; empty where one of them does not tell, or there is none."""
+        told = tuple(sample.busy_s for sample in self.samples if sample.busy_s)
+        return told if len(told) == len(self.samples) else ()
+
     @cached_property
     def evened(self) -> tuple[Sample, ...]:
         """The samples of one device, with what holds up some of their frames shared out among all.
@@ -221,10 +227,10 @@ class Run:
         """
         if not self.samples:
             return ()
-        busy, processor_s = [s.busy_s for s in self.samples], sum(rank.processor_s for rank in self.ranks)
-        if all(busy) and processor_s:
+        processor_s = sum(rank.processor_s for rank in self.ranks)
+        if self.busy_s and processor_s:
             held_up = max(1.0, self.time_s / processor_s)
-            return tuple(s.lasting((s.busy_s or 0.0) * held_up) for s in self.samples)
+            return tuple(s.lasting(busy_s * held_up) for s, busy_s in zip(self.samples, self.busy_s, strict=True))
         times = np.array([s.times_s for s in self.samples])
         means, variance = means_s(self.samples), times.var(axis=1)
         free = np.quantile(times, UNDISTURBED, axis=1, method="inverted_cdf")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, Callable
 
 from runtime.errors import CleaveError
 
@@ -172,18 +172,17 @@ class Trace:
 
     def sums_s(self, frame: int, kind: str) -> tuple[float, ...]:
         """Seconds that each rank spent on one kind of span in one frame; of a frame alone, since it began."""
-        sums = {usage.rank: 0.0 for usage in self.ranks}
-        for span in self.frames[frame]:
-            if span.kind == kind:
-                sums[span.rank] += self.time_s(span)
-        return tuple(sums.values())
+        return self._sums_s(frame, kind, self.time_s)
 
     def busy_s(self, frame: int) -> tuple[float, ...]:
         """Seconds that each rank's processor computes in one frame: of spans that do not tell, all of them."""
+        return self._sums_s(frame, COMPUTE, lambda span: self.time_s(span) if span.busy_s is None else span.busy_s)
+
+    def _sums_s(self, frame: int, kind: str, seconds: Callable[[Span], float]) -> tuple[float, ...]:
         sums = {usage.rank: 0.0 for usage in self.ranks}
         for span in self.frames[frame]:
-            if span.kind == COMPUTE:
-                sums[span.rank] += self.time_s(span) if span.busy_s is None else span.busy_s
+            if span.kind == kind:
+                sums[span.rank] += seconds(span)
         return tuple(sums.values())
 
     def to_json(self) -> str:

@@ -324,6 +324,17 @@ def test_a_network_is_also_judged_by_a_fit_to_the_others(graph: Graph) -> None:
     assert alone[graph.name].unseen is None
 
 
+@pytest.mark.parametrize("part", [None, 0.25])
+def test_a_run_of_no_segments_tells_nothing_and_the_others_what_their_processors_are_at(
+    graph: Graph, part: float | None
+) -> None:
+    runs = calibration(graph, device(graph))
+    if part:
+        runs = [replace(r, samples=tuple(replace(s, busy_s=part * s.time_s) for s in r.samples)) for r in runs]
+    found = fit({graph.name: graph}, [*runs, replace(runs[0], samples=())], DECLARED).unit
+    assert found.busy_part == (part and pytest.approx(part))
+
+
 def test_nothing_measured_and_networks_that_are_missing_are_said(graph: Graph) -> None:
     with pytest.raises(CleaveError, match=r"^no segment was measured that coefficients could be fitted to"):
         fit({graph.name: graph}, [], DECLARED)
