@@ -90,14 +90,15 @@ def _price_devices(console: Console, rows: list[dict[str, Any]], latency_s: floa
     times = [
         [
             r["device"],
-            *[f"{r[k] * 1e3:.2f}" for k in ("compute_s", "communicate_s", "wait_s")],
+            *[f"{r[k] * 1e3:.2f}" for k in ("compute_s", "busy_s", "communicate_s", "wait_s")],
             f"{r['compute_s'] / latency_s:.0%}" if latency_s else "",
             f"{r['energy_j']:.3g}",
         ]
         for r in rows
     ]
     show.line(console, "")
-    console.print(show.table(["device", "compute ms", "transfer ms", "join wait ms", "busy", "energy J"], times))
+    headers = ["device", "compute ms", "of it busy", "transfer ms", "join wait ms", "of latency", "energy J"]
+    console.print(show.table(headers, times))
     device_memory(console, rows)
 
 

@@ -134,7 +134,7 @@ def simulated(console: Console, look: Look) -> None:
     _bounds(console, look)
     _gains(console, look)
     if look.measured:
-        _compared(console, look.predicted, look.measured)
+        _compared(console, look, look.measured)
     show.warn_expected(console, look.platform, look.expected_error)
 
 
@@ -160,13 +160,13 @@ def _devices(console: Console, look: Look) -> None:
     cells = [
         [
             r["device"],
-            *[_ms(r[k]) for k in ("compute_s", "message_s", "wait_s")],
+            *[_ms(r[k]) for k in ("compute_s", "busy_s", "message_s", "wait_s")],
             _share(r["busy"]),
             f"{r['energy_j']:.3g}",
         ]
         for r in look.found.devices(look.platform)
     ]
-    headers = ["device", "compute ms", "messages ms", "wait ms", "busy in stream", "energy J"]
+    headers = ["device", "compute ms", "of it busy", "messages ms", "wait ms", "busy in stream", "energy J"]
     show.line(console, "")
     console.print(show.table(headers, cells))
 
@@ -255,11 +255,17 @@ def _words(gain: Gain) -> tuple[str, str]:
     return words.format(where), "" if gain.amount is None else amount.format(gain.amount * factor)
 
 
-def _compared(console: Console, predicted: Bench, measured: Bench) -> None:
+def _compared(console: Console, look: Look, measured: Bench) -> None:
     """Predicted and measured, side by side."""
+    predicted = look.predicted
+    busy = {row["device"]: row["busy_s"] for row in look.found.devices(look.platform)}
     pairs = [("latency", predicted.latency_s, measured.latency_s), ("period", predicted.period_s, measured.period_s)]
     for a, b in zip(predicted.ranks, measured.ranks, strict=True):
-        pairs += [(f"{a.device}: compute", a.compute_s, b.compute_s), (f"{a.device}: wait", a.wait_s, b.wait_s)]
+        pairs += [
+            (f"{a.device}: compute", a.compute_s, b.compute_s),
+            (f"{a.device}: of it busy", busy[a.device], b.busy_s),
+            (f"{a.device}: wait", a.wait_s, b.wait_s),
+        ]
     cells = [
         [name, _ms(a), _ms(b), f"{a / b - 1:+.0%}" if b else ""]
         for name, a, b in pairs
