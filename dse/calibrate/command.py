@@ -12,7 +12,7 @@ from statistics import fmean
 
 from dse.calibrate import boards as kinds
 from dse.calibrate.boards import Board
-from dse.calibrate.design import WHOLE, designs, probes, stretches, together, whole
+from dse.calibrate.design import WHOLE, Design, designs, probes, stretches, together, whole
 from dse.calibrate.level import levelled
 from dse.calibrate.links import link_bundles
 from dse.calibrate.measure import (
@@ -44,9 +44,9 @@ which devices are alike, and how many frames can be afforded?"""
 PATIENCE, FEWEST = 10, 8
 """Where runs of as few frames as can be, with starting them, would take so many times the budget, only the designs that
 tell most are run, at least so many."""
-MOST_DEVICES, TOGETHER, TOGETHER_S = 4, 2, 10.0
-"""Devices that run a network together, in so many ways besides stretches, each in so many seconds at most by what is
-guessed."""
+TOGETHER, TOGETHER_S = (4, 2), 10.0
+"""At most so many devices run a network together: as many in stretches as the first says, and handing it to and fro as
+many as each says, in so many seconds by what is guessed. The fewer, the longer each computes between two messages."""
 TURNS = 2
 """How often each of these is run, long after one another: a host that was slow for minutes is seldom so twice."""
 AMID = 4
@@ -140,21 +140,28 @@ class Lab:
         hosts = [device.host for device in self.platform.devices]
         first = [hosts.index(host) for host in dict.fromkeys(hosts)]
         rest = [device for device in range(len(hosts)) if device not in first]
-        devices = sorted([*first, *rest][:MOST_DEVICES])
+        devices = sorted([*first, *rest][: TOGETHER[0]])
         if len(devices) == 1:
             return []
         subject = Subject(self.cnns[0], self.platform, devices[0])
         alone = [Job(subject, design, LEAST) for design in probes(self.cnns[0].graph, devices)]
-        jobs = [*alone, *(job for cnn in self.cnns for job in self._together(cnn, devices))]
+        jobs = [*alone, *(job for number in range(len(self.cnns)) for job in self._together(number, devices))]
         return [replace(job, turn=turn) for job in jobs]
 
-    def _together(self, cnn: Cnn, devices: list[int]) -> list[Job]:
-        subject = Subject(cnn, self.platform, devices[0])
-        guessed = [(design, guessed_s(subject, design)) for design in together(cnn.graph, devices, self.seed)]
-        quick = [(design, time_s) for design, time_s in guessed if (WARMUP + LEAST) * time_s <= TOGETHER_S]
-        even = stretches(cnn.graph, devices)
-        chosen = [(even, guessed_s(subject, even)), *(quick or guessed[-1:])[:TOGETHER]]
-        return [Job(subject, design, frames_for(self.budget_s / FEWEST, time_s)) for design, time_s in chosen]
+    def _together(self, number: int, devices: list[int]) -> list[Job]:
+        """Of one of the networks. What few devices run, others run in turn."""
+        graph, begin = self.cnns[number].graph, number % len(devices)
+        chosen = [self._on_several(number, stretches(graph, devices))]
+        for rank, most in enumerate(TOGETHER):
+            some = sorted([*devices[begin:], *devices[:begin]][:most])
+            jobs = [self._on_several(number, design) for design in together(graph, some, self.seed)]
+            quick = [job for job in jobs if (WARMUP + LEAST) * guessed_s(job.subject, job.design) <= TOGETHER_S]
+            chosen += (quick or jobs[-1:])[rank : rank + 1]
+        return chosen
+
+    def _on_several(self, number: int, design: Design) -> Job:
+        subject = Subject(self.cnns[number], self.platform, design.mapping.devices[0])
+        return Job(subject, design, frames_for(self.budget_s / FEWEST, guessed_s(subject, design)))
 
     def measure(self, job: Job) -> Run:
         """One run, now, whatever has been measured."""
