@@ -93,6 +93,7 @@ class UnitCost:
     memory_opening: resident bytes a byte of the weights that are there twice while sessions are opened (``spending``)
     send_s, receive_s: processor time of a message, LogGP's overhead; send_s_per_byte, receive_s_per_byte: of a byte
     gap_s: of the link, between two messages; 0: unknown, like the four before
+    overlap: of what a message's bytes take, the part that comes while the latency passes (``model.lag``)
     late_s, late_s_per_byte: of a message: it is noticed later than it came, see ``runtime.communicator.wait``
     wake_s, wake_s_per_byte: of a segment that waits for messages, and of a byte of these: it takes longer, for caches
                   are cold after a wait
@@ -132,6 +133,7 @@ class UnitCost:
     send_s_per_byte: float = 0.0
     receive_s_per_byte: float = 0.0
     gap_s: float = 0.0
+    overlap: float = 0.0
     kernels: dict[str, Kernel] = field(default_factory=dict)
     gains: dict[str, float] = field(default_factory=dict)
     gain_parts: dict[str, float] = field(default_factory=dict)
@@ -246,7 +248,7 @@ def _plain(cost: LayerCost) -> LayerCost:
 
 
 MESSAGES = (
-    *("send_s", "send_s_per_byte", "receive_s", "receive_s_per_byte", "gap_s"),
+    *("send_s", "send_s_per_byte", "receive_s", "receive_s_per_byte", "gap_s", "overlap"),
     *("late_s", "late_s_per_byte", "wake_s", "wake_s_per_byte", "attend_s_per_byte", "take_s_per_byte"),
     *("rested_part", "rested_s", "turn_s", "wake_busy_s", "cold_part", "cold_s"),
 )
@@ -294,6 +296,8 @@ def _problems(unit: UnitCost, where: str) -> list[str]:
         found.append(f"{where}: frequency_hz, threads and macs_per_cycle must be more than 0")
     if unit.caches.held > 1 or unit.caches.fade_s <= 0:
         found.append(f"{where}.caches: held must be at most 1 and fade_s more than 0")
+    if unit.overlap > 1:
+        found.append(f"{where}.overlap: must be at most 1, not {unit.overlap:g}")
     if unit.rested_part >= 1:
         found.append(f"{where}.rested_part: must be less than 1, not {unit.rested_part:g}")
     if unit.busy_part is not None and unit.busy_part <= 0:

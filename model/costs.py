@@ -62,6 +62,7 @@ class CostArrays(NamedTuple):
     cold: (D, 2) in which a processor is longer at a segment, if its device has not computed until then: a PART of what
           it is at it anyway, so many seconds at MOST
     gap: (D,) seconds of a device's link for a message
+    overlap: (D,) of the receiver, see ``model.lag``
     turn: (D,) seconds of a device for a frame of a stream besides segments and messages
     attend: (D, D) seconds of a device for a byte while it leaves; take: (D, D) those of the receiver, if it computes,
             while it comes; stages: how many tasks a message has in ``model.simulation``, one less where all these are 0
@@ -93,6 +94,7 @@ class CostArrays(NamedTuple):
     busy: Floats
     cold: Floats
     gap: Floats
+    overlap: Floats
     turn: Floats
     attend: Floats
     take: Floats
@@ -156,6 +158,7 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         busy=np.array([_busy(u) for u in units]),
         cold=np.array([[u.cold_part, u.cold_s] for u in units]),
         gap=np.array([u.gap_s for u in units]),
+        overlap=np.array([u.overlap for u in units]),
         turn=np.array([u.turn_s for u in units]),
         attend=(attend := away(platform, [u.attend_s_per_byte for u in units])),
         take=(take := away(platform, [u.take_s_per_byte for u in units]).T),

@@ -65,6 +65,7 @@ class Overheads:
     receive_s: Estimate
     receive_s_per_byte: Estimate
     gap_s: Estimate
+    overlap: Estimate
 
 
 @dataclass(frozen=True)

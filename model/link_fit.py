@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from model.lag import lag_s
 from model.link_costs import (
     BOTH,
     BURST,
@@ -50,6 +51,8 @@ ROUNDS = 3
 """Of bandwidth and latency in turn, each without the other's part."""
 SCALE = 1e-9
 """Seconds a byte are fitted in nanoseconds, so that both columns are of one size."""
+OVERLAPS, AS_GOOD = (0.0, 0.25, 0.5, 0.75, 1.0), 1.05
+"""Parts of what bytes take that come while the latency passes; how much more may be off by one that is as good."""
 SPREAD = 16
 """Sizes down to this part of the largest show the bandwidth."""
 SURELY = 1.5
@@ -64,7 +67,7 @@ Pair = tuple[str, str]
 class _Figures:
     """A fit as plain figures.
 
-    overheads: type → (5,) in the order of `Overheads`; paths: (3,) as in `Path`; shares: (1,); errors: as in `Path`
+    overheads: type → (6,) in the order of `Overheads`; paths: (3,) as in `Path`; shares: (1,); errors: as in `Path`
     """
 
     overheads: dict[str, Floats]
@@ -82,11 +85,14 @@ class _Figures:
             kind: _overheads(samples, types, kind, times) for kind in dict.fromkeys(types[s.source] for s in samples)
         }
         local = {(s.source, s.target): s.local for s in samples}
+        away = {p: [overheads[types[name]] for name in p] for p in times if not local[p]}
+        for kind in overheads:
+            overheads[kind][-1] = _overlap(times, {p: ends for p, ends in away.items() if types[p[1]] == kind})
         paths, errors = {}, {}
         for pair in times:
             ends = [overheads[types[name]] for name in pair]
             paths[pair] = _path(pair, times, local[pair], *ends)
-            errors[pair] = {n: _one_way(n, paths[pair], *ends) / t - 1 for n, t in _way(pair, times).items()}
+            errors[pair] = _errors(pair, times, paths[pair], *ends)
         shares = {(s.kind, s.source, s.target, s.also): _share(s, times) for s in samples if s.kind in (BOTH, TWO)}
         return _Figures(overheads, paths, shares, errors)
 
@@ -145,7 +151,8 @@ def _estimates(values: Floats, drawn: Sequence[Floats]) -> list[Estimate]:
 def _overheads(
     samples: Sequence[LinkSample], types: Mapping[str, str], kind: str, times: Mapping[Pair, Mapping[int, float]]
 ) -> Floats:
-    """``(5,)`` of a type, from messages to and from other hosts; where there are none, from those on its host.
+    """``(6,)`` of a type, from messages to and from other hosts; where there are none, from those on its host. The
+    last, the overlap, is 0 yet.
 
     The gap is no more than a small message leaves for it. On one host it is all of that: it stands for the latency, of
     which a platform knows none there.
@@ -161,7 +168,7 @@ def _overheads(
     gaps = [_gap(s, whole(s), send, receive) for s in bursts if np.isfinite(whole(s))]
     rest = max(_median([whole(s) for s in sent if s.size_bytes <= SMALL_BYTES] or [0.0]) - send[0] - receive[0], 0.0)
     gap = min(_median(gaps or [0.0]), rest) if any(not s.local for s in sent) else rest
-    return np.array([*send, *receive, gap])
+    return np.array([*send, *receive, gap, 0.0])
 
 
 def _of(samples: Sequence[LinkSample], probe: str, types: Mapping[str, str], kind: str) -> list[LinkSample]:
@@ -234,11 +241,25 @@ def _path(pair: Pair, times: Mapping[Pair, Mapping[int, float]], local: bool, ow
     rest = {size: t - _overhead(size, own, other) for size, t in _way(pair, times).items()}
     small = [size for size in rest if size <= SMALL_BYTES] or [min(rest)]
     large = [size for size in rest if size >= max(rest) / SPREAD]
-    latency, per_byte = 0.0, 0.0
+    latency, per_byte, overlap = 0.0, 0.0, float(other[5])
     for _ in range(ROUNDS):
-        per_byte = max(_median([(rest[size] - latency) / size for size in large]), 1 / FASTEST_BYTES_PER_S)
-        latency = 0.0 if local else max(_median([rest[size] - per_byte * size for size in small]), 0.0)
+        lags = [(lag_s(latency, overlap, per_byte * size), size) for size in large]
+        per_byte = max(_median([(rest[size] - lag) / size for lag, size in lags]), 1 / FASTEST_BYTES_PER_S)
+        lag = _median([rest[size] - (1 - overlap) * per_byte * size for size in small])
+        latency = 0.0 if local else max(lag, 0.0)
     return np.array([1 / per_byte, latency, _step(rest, per_byte)])
+
+
+def _overlap(times: Mapping[Pair, Mapping[int, float]], pairs: Mapping[Pair, Sequence[Floats]]) -> float:
+    """Which of ``OVERLAPS`` leaves messages of all sizes the least off: the smallest of those that are as good. pairs:
+    with the overheads of both ends
+    """
+    off: list[float] = []
+    for overlap in OVERLAPS:
+        ends = {pair: (own, np.array([*other[:-1], overlap])) for pair, (own, other) in pairs.items()}
+        found = [_errors(pair, times, _path(pair, times, False, *of), *of) for pair, of in ends.items()]
+        off.append(sum(abs(error) for errors in found for error in errors.values()))
+    return next(overlap for overlap, each in zip(OVERLAPS, off, strict=True) if each <= AS_GOOD * min(off))
 
 
 def _way(pair: Pair, times: Mapping[Pair, Mapping[int, float]]) -> dict[int, float]:
@@ -254,7 +275,14 @@ def _overhead(size: int, own: Floats, other: Floats) -> float:
 
 def _one_way(size: int, path: Floats, own: Floats, other: Floats) -> float:
     """Seconds of a message by the figures, as ``model.simulation`` has it where nothing else is under way."""
-    return float(_overhead(size, own, other) + path[1] + size / path[0])
+    return float(_overhead(size, own, other) + lag_s(path[1], other[5], size / path[0]) + size / path[0])
+
+
+def _errors(
+    pair: Pair, times: Mapping[Pair, Mapping[int, float]], path: Floats, own: Floats, other: Floats
+) -> dict[int, float]:
+    """``Path.errors``."""
+    return {size: _one_way(size, path, own, other) / time_s - 1 for size, time_s in _way(pair, times).items()}
 
 
 def _step(rest: Mapping[int, float], per_byte: float) -> float:

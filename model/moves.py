@@ -33,6 +33,7 @@ from model.board import (
 from model.compiled import inlined, kernel
 from model.costs import CostArrays
 from model.history import Log, link, put, take_out
+from model.lag import lag_of
 from model.lowering import Shards, held_axis, needed, place_ends, touches, widen
 from model.seconds import seconds_of, share_of
 from model.simulation import (
@@ -45,6 +46,7 @@ from model.simulation import (
     UNCOUNTABLE,
     attend_ticks,
     enter_ticks,
+    lag_ticks,
     leave_ticks,
     longest,
     receive_ticks,
@@ -288,7 +290,9 @@ def _collect(g: GraphArrays, b: Board, tensor: int, shard: int, all_devices: boo
 def _send(c: CostArrays, b: Board, shard: int, slot: int, device: int, size: float, reader: int) -> None:
     """A message to a device, where one shard is the first to wait for it."""
     h, source, message = b.history, b.shards.device[ix(shard)], slot * len(b.scope) + device
-    _spend(b, b.paid, message, 2 * (size / c.bandwidth[ix(source), ix(device)] + c.latency[ix(source), ix(device)]))
+    _spend(
+        b, b.paid, message, 2 * (size / c.bandwidth[ix(source), ix(device)] + lag_of(c, ix(source), ix(device), size))
+    )
     first = b.first[ix(slot)] + c.stages * device
     put(h, first + SEND, -1, send_ticks(c, source, size), -1)
     put(
@@ -296,7 +300,7 @@ def _send(c: CostArrays, b: Board, shard: int, slot: int, device: int, size: flo
         first + LEAVE,
         c.leave[ix(source), ix(device)],
         leave_ticks(c, source, device, size),
-        ticks(c.latency[ix(source), ix(device)]),
+        lag_ticks(c, source, device, size),
     )
     put(h, first + ENTER, c.enter[ix(source), ix(device)], enter_ticks(c, source, device, size), -1)
     if c.stages > ATTEND:

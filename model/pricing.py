@@ -15,6 +15,7 @@ import numpy as np
 from model.arrays import GraphArrays, ix
 from model.compiled import allocating, inlined, kernel
 from model.costs import CostArrays, Floats
+from model.lag import lag_of
 from model.ledger import COMMUNICATE, COMPUTE, Ledger
 from model.lowering import Messages, Shards
 from model.rest import sum_of_rest
@@ -83,7 +84,7 @@ def _transfer(s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Desk, messa
     end = begin + out.size[k] / c.bandwidth[source, target]
     out.depart[k] = begin
     w.link[here] = w.link[there] = end
-    out.arrive[k] = end + c.latency[source, target]
+    out.arrive[k] = end + lag_of(c, source, target, out.size[k])
 
 
 @kernel()

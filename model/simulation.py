@@ -1,12 +1,13 @@
 """From a lowered mapping to the events of its programs: the plan that a bundle executes, simulated.
 
-Tasks are what ranks and links do. A device works through its program, a straight one: it waits for what a segment
-(see ``model.planning``) needs, computes it, and hands over what it sends. A message then occupies the sender's link
-and, ``latency`` later, the receiver's, each first come, first served; it is cut through, so free links take the time
-of one. Its costs are those of LogGP (Alexandrov et al., 1995): latency L, processor time o on both sides, a gap g of
-the link between messages and G for each byte; o and g are 0 where they were not measured. While it leaves for another
-host its sender's processor attends to it, too: kernel and MPI cut it into packets. What the device computes is later by
-that, unless it waits longer anyway.
+Tasks are what ranks and links do. A device works through its program, a straight one: it waits for what a segment (see
+``model.planning``) needs, computes it, and hands over what it sends. A message then occupies the sender's link and,
+``latency`` later, the receiver's, each first come, first served; it is cut through, so free links take the time of one.
+Where its bytes come while the latency passes, only what is left of that comes between (``model.lag``). Its costs are
+those of LogGP (Alexandrov et al., 1995): latency L, processor time o on both sides, a gap g of the link between
+messages and G for each byte; o and g are 0 where they were not measured. While it leaves for another host its sender's
+processor attends to it, too: kernel and MPI cut it into packets. What the device computes is later by that, unless it
+waits longer anyway.
 
 Frames that follow one another are in ``model.streaming``.
 
@@ -24,6 +25,7 @@ from model.arrays import GraphArrays, Ints, ix
 from model.compiled import allocating, inlined, kernel
 from model.costs import PART, CostArrays, Floats
 from model.events import PLAIN, State, Tasks, Times
+from model.lag import lag_of
 from model.ledger import COMMUNICATE, COMPUTE, Ledger
 from model.lowering import Messages, Room, Shards
 from model.rest import tired
@@ -198,6 +200,12 @@ def attend_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int
 
 
 @inlined
+def lag_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int64:
+    """A message begins to come so much later than to leave."""
+    return ticks(lag_of(c, source, target, size))
+
+
+@inlined
 def enter_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int64:
     """A message occupies the receiver's link."""
     return ticks(size / c.bandwidth[source, target] + c.gap[target])
@@ -270,7 +278,7 @@ def _send(m: Messages, c: CostArrays, out: Ledger, w: Stage, source: int, messag
     t.duration[ix(first + SEND)] = send_ticks(c, source, size)
     t.to[ix(2 * (first + SEND) + 1)] = first + LEAVE
     _task(t, first + LEAVE, c.leave[source, target], leave_ticks(c, source, target, size), 1)
-    t.lag[ix(first + LEAVE)] = ticks(c.latency[source, target])
+    t.lag[ix(first + LEAVE)] = lag_ticks(c, source, target, size)
     t.to[ix(2 * (first + LEAVE))] = first + ENTER
     _task(t, first + ENTER, c.enter[source, target], enter_ticks(c, source, target, size), 1)
 

@@ -137,6 +137,7 @@ KERNEL = {"op": "Conv", "whole_s": 1e-3, "splits": {"1": [1e-4, 9e-4]}, "error":
         (put({"9": [0, 0]}, "units", "cpu", "layers", "fc", "splits"), r"layers.fc: there is no axis 9 to split$"),
         (put({"conv>pool": 0}, "units", "cpu", "gains"), r"gains: 'conv>pool' is no pair of signatures$"),
         (put({"Conv-0123>Relu-4567": -1}, "units", "cpu", "gains"), rf"gains.Conv-0123>Relu-4567: {NUMBER} -1$"),
+        (put(1.5, "units", "cpu", "overlap"), r"units.cpu.overlap: must be at most 1, not 1.5$"),
         (put(1, "units", "cpu", "rested_part"), r"units.cpu.rested_part: must be less than 1, not 1$"),
         (
             put({"held": 1.5}, "units", "cpu", "caches"),

@@ -23,6 +23,7 @@ class Truth:
     send: tuple[float, float] = (8e-6, 0.2e-9)
     receive: tuple[float, float] = (5e-6, 0.1e-9)
     gap: float = 20e-6
+    overlap: float = 0.0
     latency: float = 80e-6
     bandwidth: float = 118e6
     clock: float = 30e-6
@@ -57,7 +58,8 @@ class Truth:
         return self.send[0] + self.send[1] * size
 
     def whole(self, size: int) -> float:
-        link = self.gap + self.latency + size / self.bandwidth
+        bytes_s = size / self.bandwidth
+        link = self.gap + max(self.latency - self.overlap * bytes_s, 0.0) + bytes_s
         return self.sending(size) + link + self.receive[0] + self.receive[1] * size
 
 
@@ -65,7 +67,7 @@ def assert_found(truth: Truth, tolerance: float) -> None:
     found = fit(truth.samples(), TYPES)
     device = found.devices["small"]
     seen = [e.value for e in vars(device).values()]
-    wanted = [truth.send[0], truth.send[1], truth.receive[0], truth.receive[1], truth.gap]
+    wanted = [truth.send[0], truth.send[1], truth.receive[0], truth.receive[1], truth.gap, truth.overlap]
     assert seen == pytest.approx(wanted, rel=tolerance)
     for path in found.paths:
         assert path.latency_s.value == pytest.approx(truth.latency, rel=tolerance)
@@ -78,6 +80,21 @@ def test_figures_without_noise_come_back() -> None:
 
 def test_figures_of_a_slow_link_come_back() -> None:
     assert_found(Truth(bandwidth=1.2e6, latency=2e-3), 1e-3)
+
+
+@pytest.mark.parametrize("overlap", [0.25, 0.5, 0.75, 1.0])
+def test_bytes_that_come_while_the_latency_passes_are_told_from_those_that_come_after_it(overlap: float) -> None:
+    assert_found(Truth(overlap=overlap), 1e-3)
+    assert_found(Truth(bandwidth=1.2e6, latency=2e-3, overlap=overlap), 1e-3)
+
+
+@pytest.mark.parametrize("overlap", [0.0, 1.0])
+def test_noise_is_taken_for_neither(overlap: float) -> None:
+    for seed in range(5):
+        found = fit(Truth(noise=0.05, overlap=overlap, seed=seed).samples(), TYPES)
+        assert found.devices["small"].overlap.value == pytest.approx(overlap, abs=0.3)
+        for path in found.paths:
+            assert max(abs(error) for error in path.errors.values()) < 0.15
 
 
 def test_a_third_of_disturbed_frames_does_not_move_them() -> None:

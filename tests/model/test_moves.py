@@ -44,6 +44,7 @@ def some_costs(draw: random.Random, graph: Graph, g: GraphArrays) -> CostArrays:
             receive=rng.uniform(0, 1e-5, (DEVICES, 2)),
             wake=rng.uniform(0, 1e-4, (DEVICES, 2)),
             gap=rng.uniform(0, 1e-4, DEVICES),
+            overlap=rng.uniform(0, 1, DEVICES) * draw.choice([0, 1]),
             latency=rng.uniform(0, 1e-3, (DEVICES, DEVICES)),
             attend=rng.uniform(0, 1e-5, (DEVICES, DEVICES)) * (stages > 3),
             stages=stages,

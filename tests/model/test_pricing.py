@@ -132,6 +132,22 @@ def test_a_device_draws_its_watts_while_its_processor_is_at_it_rested_or_not(
     assert found.account[2, ENERGY] == pytest.approx((LAYER + 3e-4) * 3.0 + (MESSAGE + 1e-4) * 7.0)
 
 
+@pytest.mark.parametrize("cost", [priced, lambda *of: simulated(*of).price])
+@pytest.mark.parametrize(
+    ("rate", "overlap", "message_ms"), [("4MB/s", 0.0, 3), ("4MB/s", 0.5, 2.5), ("4MB/s", 1.0, 2), ("1MB/s", 1.0, 4)]
+)
+def test_bytes_may_come_while_the_latency_passes_but_a_message_takes_no_less_than_either(
+    graph: Graph, easy: str, tmp_path: Path, rate: str, overlap: float, message_ms: float, cost: Callable[..., Priced]
+) -> None:
+    """2 ms of latency, and bytes of 1 ms or 4."""
+    body = json.loads(Path(easy).read_text())
+    body["units"]["cpu"]["overlap"] = overlap
+    (tmp_path / "early.json").write_text(json.dumps(body))
+    found = cost(graph, cluster(str(tmp_path / "early.json"), rate=rate), Mapping.whole(graph, [0, 2, 2]))
+    assert found.latency_s == pytest.approx(3 * LAYER + message_ms * MS)
+    assert found.account[2, COMMUNICATE] == pytest.approx(message_ms * MS)
+
+
 def test_no_watts_are_watts(graph: Graph, easy: str) -> None:
     assert priced(graph, cluster(easy, more=", cpu_power=0W"), Mapping.whole(graph, [0, 2, 2])).energy_j == 0
 

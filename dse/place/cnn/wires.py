@@ -39,7 +39,10 @@ def wires(c: CostArrays) -> Wires:
         none = np.zeros((1, 2))
         return Wires(none, none, none, none, none, none, np.zeros(1), np.zeros(2))
     other = ~np.eye(devices, dtype=bool)
-    own = np.where(other, c.latency, np.inf), np.where(other, 1 / c.bandwidth, np.inf)
+    latency = np.where(
+        c.overlap > 0, 0.0, c.latency
+    )  # where bytes come meanwhile, a message takes what they do at least
+    own = np.where(other, latency, np.inf), np.where(other, 1 / c.bandwidth, np.inf)
     into, out = (np.stack([of.min(axis=axis) for of in own], axis=1) for axis in (0, 1))
     leave, enter = _links(c, other)
     once = np.array([a[0] == b[0] for a, b in zip(leave, enter, strict=True)], dtype=np.float64)

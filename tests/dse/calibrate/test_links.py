@@ -141,7 +141,7 @@ def test_a_way_whose_bytes_cost_nothing_has_no_limit() -> None:
 
 def test_a_simulated_message_takes_what_was_fitted(tmp_path: Path) -> None:
     """Of a real mapping: six layers, a cut in the middle, on the platform that the keys make."""
-    fields = (8e-6, 0.2e-9, 5e-6, 0.1e-9, 3e-6)
+    fields = (8e-6, 0.2e-9, 5e-6, 0.1e-9, 3e-6, 0.5)
     costs = LinkCosts(
         {"x": Overheads(*(Estimate(v, v, v) for v in fields))},
         (way("a_cpu0", "b_cpu0", 50e6, 90e-6), way("b_cpu0", "a_cpu0", 50e6, 90e-6)),
@@ -159,7 +159,7 @@ def test_a_simulated_message_takes_what_was_fitted(tmp_path: Path) -> None:
     handed = int(events.handed[0])
     sent_s = (events.stop[0, handed + ENTER] - events.start[0, handed + SEND]) * TICK_S
     taken_s = float(np.max(events.receive)) * TICK_S
-    assert sent_s == pytest.approx(8e-6 + 0.2e-9 * size + 90e-6 + size / 50e6 + 3e-6, rel=1e-6)
+    assert sent_s == pytest.approx(8e-6 + 0.2e-9 * size + 90e-6 + 0.5 * size / 50e6 + 3e-6, rel=1e-6)
     assert taken_s == pytest.approx(5e-6 + 0.1e-9 * size, rel=1e-6)
 
 

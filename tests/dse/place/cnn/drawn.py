@@ -90,7 +90,8 @@ def prices(draw: random.Random, network: Graph, platform: Platform, rest: bool =
     busy = rng.uniform([0.1, 0, 0], [1, 1e-4, 0], c.busy.shape) * (rng.random((len(c.busy), 1)) < 0.5)
     cold = rng.uniform(0, [2, 2e-4], c.cold.shape) * draw.choice([0, 1])
     c = c._replace(work=work, beside=beside, origin=origin, send=send, receive=receive, gap=gap)
-    return c._replace(rested=rested, busy=busy, cold=cold)
+    overlap = rng.choice([0.0, 0.5, 1.0], c.overlap.shape) * draw.choice([0, 1])
+    return c._replace(rested=rested, busy=busy, cold=cold, overlap=overlap)
 
 
 def drawn(seed: int, kind: str, memory: bool = False, rest: bool = False) -> tuple[Chromosome, CostArrays]:
