@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -145,22 +146,22 @@ class Lab:
             return []
         subject = Subject(self.cnns[0], self.platform, devices[0])
         alone = [Job(subject, design, LEAST) for design in probes(self.cnns[0].graph, devices)]
-        jobs = [*alone, *(job for number in range(len(self.cnns)) for job in self._together(number, devices))]
+        jobs = [*alone, *(job for cnn in self.cnns for job in self._together(cnn, devices))]
         return [replace(job, turn=turn) for job in jobs]
 
-    def _together(self, number: int, devices: list[int]) -> list[Job]:
-        """Of one of the networks. What few devices run, others run in turn."""
-        graph, begin = self.cnns[number].graph, number % len(devices)
-        chosen = [self._on_several(number, stretches(graph, devices))]
+    def _together(self, cnn: Cnn, devices: list[int]) -> list[Job]:
+        """What few devices run, others run of another network; which ones, no other network has a say in."""
+        graph, begin = cnn.graph, random.Random(cnn.graph.name).randrange(len(devices))
+        chosen = [self._on_several(cnn, stretches(graph, devices))]
         for rank, most in enumerate(TOGETHER):
             some = sorted([*devices[begin:], *devices[:begin]][:most])
-            jobs = [self._on_several(number, design) for design in together(graph, some, self.seed)]
+            jobs = [self._on_several(cnn, design) for design in together(graph, some, self.seed)]
             quick = [job for job in jobs if (WARMUP + LEAST) * guessed_s(job.subject, job.design) <= TOGETHER_S]
             chosen += (quick or jobs[-1:])[rank : rank + 1]
         return chosen
 
-    def _on_several(self, number: int, design: Design) -> Job:
-        subject = Subject(self.cnns[number], self.platform, design.mapping.devices[0])
+    def _on_several(self, cnn: Cnn, design: Design) -> Job:
+        subject = Subject(cnn, self.platform, design.mapping.devices[0])
         return Job(subject, design, frames_for(self.budget_s / FEWEST, guessed_s(subject, design)))
 
     def measure(self, job: Job) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -9,6 +10,7 @@ import pytest
 
 from dse.calibrate.command import TOGETHER, Lab
 from dse.calibrate.design import STRETCHES
+from dse.calibrate.measure import Job
 from dse.calibrate.samples import opened
 from dse.inputs import read_cnn
 from tests.tiny_cnn import platform, save, six_layers
@@ -20,22 +22,32 @@ def unused(*_: object) -> NoReturn:
     raise AssertionError
 
 
-@pytest.mark.parametrize(
-    ("devices", "pairs"), [(5, [{0, 1}, {1, 2}, {2, 3}]), (3, [{0, 1}, {1, 2}, {0, 2}]), (2, [{0, 1}] * 3)]
-)
-def test_most_devices_run_a_network_together_and_then_few_of_them_in_turn(
-    tmp_path: Path, devices: int, pairs: list[set[int]]
-) -> None:
-    cnns = tuple(read_cnn(str(save(tmp_path, six_layers(), f"{name}.onnx")), [], True) for name in NETWORKS)
-    with opened(tmp_path / "samples.jsonl") as store:
-        lab = Lab(cnns, platform(devices), "", store, unused, unused, tmp_path, 1.0, 1.0, 0)
-        jobs = [job for job in lab.together(0) if not job.design.what.startswith("alone")]
-    for name, pair in zip(NETWORKS, pairs, strict=True):
+def together(folder: Path, names: Sequence[str], devices: int) -> list[Job]:
+    cnns = tuple(read_cnn(str(save(folder, six_layers(), f"{name}.onnx")), [], True) for name in names)
+    with opened(folder / "samples.jsonl") as store:
+        lab = Lab(cnns, platform(devices), "", store, unused, unused, folder, 1.0, 1.0, 0)
+        return [job for job in lab.together(0) if not job.design.what.startswith("alone")]
+
+
+@pytest.mark.parametrize("devices", [5, 3, 2])
+def test_most_devices_run_a_network_together_and_then_few_of_them(tmp_path: Path, devices: int) -> None:
+    jobs, everyone, pairs = together(tmp_path, NETWORKS, devices), set(range(min(devices, TOGETHER[0]))), set()
+    for name in NETWORKS:
         even, many, few = [job for job in jobs if job.subject.cnn.graph.name == name]
         assert even.design.what == STRETCHES
-        everyone = set(range(min(devices, TOGETHER[0])))
         assert set(even.design.mapping.devices) <= everyone
         assert set(many.design.mapping.devices) <= everyone
-        assert set(few.design.mapping.devices) == pair
-        assert few.subject.device == min(pair)
+        assert few.subject.device == min(few.design.mapping.devices)
+        assert len(few.design.mapping.devices) == TOGETHER[1]
+        assert set(few.design.mapping.devices) <= everyone
+        pairs.add(few.design.mapping.devices)
     assert len(jobs) == 3 * len(NETWORKS)
+    assert len(pairs) > 1 or devices == 2
+
+
+def test_what_is_run_of_a_network_is_the_same_whatever_else_is_run(tmp_path: Path) -> None:
+    whole, reverse, one = (
+        {job.key for job in together(tmp_path, names, 4)} for names in (NETWORKS, NETWORKS[::-1], NETWORKS[1:2])
+    )
+    assert whole == reverse
+    assert one < whole
