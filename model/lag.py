@@ -20,3 +20,9 @@ def lag_s(latency_s: float, overlap: float, bytes_s: float) -> float:
 def lag_of(c: CostArrays, source: int, target: int, size: float) -> float:
     """The same of a message from one device to another. size: in bytes"""
     return lag_s(c.latency[source, target], c.overlap[target], size / c.bandwidth[source, target])
+
+
+@inlined
+def under_way_s(c: CostArrays, source: int, target: int, size: float) -> float:
+    """Seconds of such a message, bytes and all, where nothing else is under way."""
+    return size / c.bandwidth[source, target] + lag_of(c, source, target, size)

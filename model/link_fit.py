@@ -3,7 +3,8 @@
 A message of ``n`` bytes takes, one after the other (Alexandrov et al., LogGP, 1995): ``o + n O`` of the sender's
 processor, ``L + n G + g`` of the link, ``o' + n O'`` of the receiver's processor. Each is taken from the probe that
 shows it (``model.link_costs``), none from what all others leave over, so that a bad moment of one does not spread; only
-the latency is what is left of small messages, and the bandwidth what is left of large ones.
+the latency is what is left of small messages, and the bandwidth what is left of large ones. Whether ``L`` and ``n G``
+come one after the other or at once (``model.lag``) is said by those between.
 
 A size's time is the median of its frames: other programs, and a share of a processor that is used up, disturb single
 frames and a lot. Intervals come from drawing frames again (Efron's bootstrap), so they say how far the measurement is
@@ -251,8 +252,9 @@ def _path(pair: Pair, times: Mapping[Pair, Mapping[int, float]], local: bool, ow
 
 
 def _overlap(times: Mapping[Pair, Mapping[int, float]], pairs: Mapping[Pair, Sequence[Floats]]) -> float:
-    """Which of ``OVERLAPS`` leaves messages of all sizes the least off: the smallest of those that are as good. pairs:
-    with the overheads of both ends
+    """Which of ``OVERLAPS`` leaves messages of all sizes the least off: the smallest of those that are as good.
+
+    pairs: with the overheads of both ends
     """
     off: list[float] = []
     for overlap in OVERLAPS:

@@ -33,7 +33,7 @@ from model.board import (
 from model.compiled import inlined, kernel
 from model.costs import CostArrays
 from model.history import Log, link, put, take_out
-from model.lag import lag_of
+from model.lag import under_way_s
 from model.lowering import Shards, held_axis, needed, place_ends, touches, widen
 from model.seconds import seconds_of, share_of
 from model.simulation import (
@@ -290,9 +290,7 @@ def _collect(g: GraphArrays, b: Board, tensor: int, shard: int, all_devices: boo
 def _send(c: CostArrays, b: Board, shard: int, slot: int, device: int, size: float, reader: int) -> None:
     """A message to a device, where one shard is the first to wait for it."""
     h, source, message = b.history, b.shards.device[ix(shard)], slot * len(b.scope) + device
-    _spend(
-        b, b.paid, message, 2 * (size / c.bandwidth[ix(source), ix(device)] + lag_of(c, ix(source), ix(device), size))
-    )
+    _spend(b, b.paid, message, 2 * under_way_s(c, ix(source), ix(device), size))
     first = b.first[ix(slot)] + c.stages * device
     put(h, first + SEND, -1, send_ticks(c, source, size), -1)
     put(

@@ -26,7 +26,7 @@ from model.costs import (
     CostArrays,
     Floats,
 )
-from model.lag import lag_of
+from model.lag import under_way_s
 from model.layer_kinds import COPIES
 from model.ledger import (
     ACTIVATIONS,
@@ -174,7 +174,7 @@ def _communicate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Led
     row = ix(message)
     size = size_of(g, ix(m.tensor[row]), m.start[row], m.stop[row])
     source, target = ix(s.device[ix(m.shard[row])]), ix(m.device[row])
-    seconds = size / c.bandwidth[source, target] + lag_of(c, source, target, size)
+    seconds = under_way_s(c, source, target, size)
     _wake(c, out, target, c.wake[target, 1] * size, c.busy[target, 2] * size)
     out.size[row], out.reader[row] = size, -1
     out.since[source] = -1 if m.shard[row] >= s.ptr[ix(g.n_inputs)] else FRESH

@@ -39,9 +39,7 @@ def wires(c: CostArrays) -> Wires:
         none = np.zeros((1, 2))
         return Wires(none, none, none, none, none, none, np.zeros(1), np.zeros(2))
     other = ~np.eye(devices, dtype=bool)
-    latency = np.where(
-        c.overlap > 0, 0.0, c.latency
-    )  # where bytes come meanwhile, a message takes what they do at least
+    latency = np.where(c.overlap > 0, 0.0, c.latency)  # bytes that come meanwhile take so long at least
     own = np.where(other, latency, np.inf), np.where(other, 1 / c.bandwidth, np.inf)
     into, out = (np.stack([of.min(axis=axis) for of in own], axis=1) for axis in (0, 1))
     leave, enter = _links(c, other)
