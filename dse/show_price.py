@@ -68,7 +68,7 @@ def price(console: Console, graph: Graph, cluster: Platform, found: Priced) -> N
         show.line(console, f"{UNITS[objective][0]:28} {shown(objective, value)}")
     if not found.fits:
         show.line(console, "does NOT fit the devices' memory")
-    _price_devices(console, found.devices(cluster), found.latency_s)
+    _price_devices(console, found.devices(cluster))
     costs = layer_costs(graph, cluster, found)[:COSTLIEST]
     total = float(np.sum(found.account[:, 0]))
     cells = [
@@ -85,19 +85,18 @@ def _part(cost: dict[str, Any]) -> str:
     return f"{start}..{stop} of {cost['of']} {cost['by']}"
 
 
-def _price_devices(console: Console, rows: list[dict[str, Any]], latency_s: float) -> None:
+def _price_devices(console: Console, rows: list[dict[str, Any]]) -> None:
     """Two tables, so that each fits a terminal of 80 columns."""
     times = [
         [
             r["device"],
             *[f"{r[k] * 1e3:.2f}" for k in ("compute_s", "busy_s", "communicate_s", "wait_s")],
-            f"{r['compute_s'] / latency_s:.0%}" if latency_s else "",
             f"{r['energy_j']:.3g}",
         ]
         for r in rows
     ]
     show.line(console, "")
-    headers = ["device", "compute ms", "of it busy", "transfer ms", "join wait ms", "of latency", "energy J"]
+    headers = ["device", "compute ms", "of it busy", "transfer ms", "join wait ms", "energy J"]
     console.print(show.table(headers, times))
     device_memory(console, rows)
 

@@ -160,13 +160,13 @@ def _devices(console: Console, look: Look) -> None:
     cells = [
         [
             r["device"],
-            *[_ms(r[k]) for k in ("compute_s", "busy_s", "message_s", "wait_s")],
+            *[_ms(r[k]) for k in ("compute_s", "message_s", "wait_s")],
             _share(r["busy"]),
             f"{r['energy_j']:.3g}",
         ]
         for r in look.found.devices(look.platform)
     ]
-    headers = ["device", "compute ms", "of it busy", "messages ms", "wait ms", "busy in stream", "energy J"]
+    headers = ["device", "compute ms", "messages ms", "wait ms", "busy in stream", "energy J"]
     show.line(console, "")
     console.print(show.table(headers, cells))
 

@@ -530,6 +530,7 @@ def test_tables_fit_a_terminal_of_80_columns(here: Path, monkeypatch: pytest.Mon
     rows = [line for line in (ran + price).splitlines() if re.match(r"(best-\w+ {2}|nx\d\d_)", line)]
     assert len(rows) > 5
     assert all(len(row) <= 80 and len(row.split()) > 4 for row in rows)
+    assert all(re.match(r"best-|nx\d\d_(cpu012345|gpu) ", row) for row in rows)
 
 
 def test_the_price_names_parts_by_what_was_cut() -> None:

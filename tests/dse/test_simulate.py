@@ -49,7 +49,7 @@ def test_it_says_latency_and_period_what_bounds_them_and_what_more_would_buy() -
     assert "(8 frames after 4)" in text
     for words in (
         "latency", "period of a pipeline", "by the analytical model", "busy in stream", "the latency is bound by",
-        "the period is bound by", "busiest in the stream is", "of it busy", "longest on the latency's path",
+        "the period is bound by", "busiest in the stream is", "longest on the latency's path",
         "1 % more bandwidth of all links", "not calibrated", "a out", "b in", "memory MB",
     ):  # fmt: skip
         assert words in text, words
