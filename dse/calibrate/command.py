@@ -152,17 +152,18 @@ class Lab:
     def _together(self, cnn: Cnn, devices: list[int]) -> list[Job]:
         """What few devices run, others run of another network; which ones, no other network has a say in."""
         graph, begin = cnn.graph, random.Random(cnn.graph.name).randrange(len(devices))
-        chosen = [self._on_several(cnn, stretches(graph, devices))]
+        chosen = [self._guessed(cnn, stretches(graph, devices))]
         for rank, most in enumerate(TOGETHER):
             some = sorted([*devices[begin:], *devices[:begin]][:most])
-            jobs = [self._on_several(cnn, design) for design in together(graph, some, self.seed)]
-            quick = [job for job in jobs if (WARMUP + LEAST) * guessed_s(job.subject, job.design) <= TOGETHER_S]
-            chosen += (quick or jobs[-1:])[rank : rank + 1]
-        return chosen
+            guessed = [self._guessed(cnn, design) for design in together(graph, some, self.seed)]
+            quick = [each for each in guessed if (WARMUP + LEAST) * each[-1] <= TOGETHER_S]
+            chosen += (quick or guessed[-1:])[rank : rank + 1]
+        return [Job(on, design, frames_for(self.budget_s / FEWEST, time_s)) for on, design, time_s in chosen]
 
-    def _on_several(self, cnn: Cnn, design: Design) -> Job:
+    def _guessed(self, cnn: Cnn, design: Design) -> tuple[Subject, Design, float]:
+        """A design of several devices, and about how many seconds it takes."""
         subject = Subject(cnn, self.platform, design.mapping.devices[0])
-        return Job(subject, design, frames_for(self.budget_s / FEWEST, guessed_s(subject, design)))
+        return subject, design, guessed_s(subject, design)
 
     def measure(self, job: Job) -> Run:
         """One run, now, whatever has been measured."""
