@@ -61,31 +61,39 @@ def _taken(runs: Sequence[Run], known: Mapping[str, Waiting], wires: Wires) -> l
 def _turned(
     runs: Sequence[Run], known: Mapping[str, Waiting], units: Mapping[str, UnitCost], wires: Wires
 ) -> list[Row]:
-    """Of each stream the rank that is idle least: its period, and what of that it neither computes nor has to do with
-    messages: it is that long between two frames at most. None of streams that wait for a link.
+    """How long each rank of a stream is between two frames at most: what it neither computes nor has to do with
+    messages of a period, unless that is waiting; and of what its processor is at besides computing. None of streams
+    that wait for a link.
     """
     found: list[Row] = []
     for run in runs:
         if run.period_s and wires.busiest(run) < max(rank.stream_s or 0.0 for rank in run.ranks):
-            idle = [(run.period_s - _busy(run, rank, known, units), rank.device) for rank in run.ranks]
-            idle_s, device = min(idle)
-            found.append((device, (run.period_s, idle_s)))
+            for rank in run.ranks:
+                unit = units[rank.device]
+                hand_s = _hand_s(run, rank, unit, known[rank.device])
+                idle_s = run.period_s - (rank.stream_s or 0.0) - hand_s
+                most = [idle_s] if idle_s < TURNING * run.period_s else []
+                if rank.between_s is not None and unit.busy_part:
+                    most.append(rank.between_s / unit.busy_part - hand_s)
+                found += [(rank.device, (turn_s,)) for turn_s in most if turn_s > SEEN * run.period_s]
     return found
 
 
-def _busy(run: Run, rank: Footing, known: Mapping[str, Waiting], units: Mapping[str, UnitCost]) -> float:
-    """Seconds of a frame of a stream in which a rank computes, hands over messages and takes them."""
-    unit, late = units[rank.device], known[rank.device]
+def _hand_s(run: Run, rank: Footing, unit: UnitCost, late: Waiting) -> float:
+    """Seconds of a frame in which a rank hands over messages and takes them."""
     sent = [message.size_bytes for message in run.arrivals if message.source == rank.device]
     came = [message.size_bytes for message in run.arrivals if message.target == rank.device]
     send_s = len(sent) * unit.send_s + sum(sent) * unit.send_s_per_byte
-    take_s = len(came) * (unit.receive_s + late.late_s) + sum(came) * (unit.receive_s_per_byte + late.late_s_per_byte)
-    return (rank.stream_s or 0.0) + send_s + take_s
+    return (
+        send_s
+        + len(came) * (unit.receive_s + late.late_s)
+        + sum(came) * (unit.receive_s_per_byte + late.late_s_per_byte)
+    )
 
 
 def _turn(rows: Sequence[tuple[float, ...]]) -> float:
     """Seconds: the least that any stream tells well enough, since a rank may wait, too."""
-    return min((idle_s for period_s, idle_s in rows if SEEN * period_s < idle_s < TURNING * period_s), default=0.0)
+    return min((turn_s for (turn_s,) in rows), default=0.0)
 
 
 def _take(rows: Sequence[tuple[float, ...]], waiting: Waiting) -> float:

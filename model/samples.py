@@ -108,6 +108,7 @@ class Footing:
     weights_of:    of ``weights_bytes`` those of each kind of layer; empty: unknown
     opening_bytes: weights that are there twice while sessions are opened, see ``ledger.OPENING``
     stream_s:      of a frame of a stream, in which it computes; None: there was none
+    between_s:     processor time of a frame of a stream, but for what it computes; None: unknown
     energy_j, energy_time_s: what a meter says that its host took for a frame, and in how long; None: none was read
     """
 
@@ -126,10 +127,12 @@ class Footing:
     energy_j: float | None = None
     energy_time_s: float | None = None
     stream_s: float | None = None
+    between_s: float | None = None
 
     def scaled(self, factor: float) -> Footing:
         """Each frame takes so many times as long, at the same watts."""
-        timed = {name: getattr(self, name) for name in ("processor_s", "energy_j", "energy_time_s", "stream_s")}
+        times = ("processor_s", "energy_j", "energy_time_s", "stream_s", "between_s")
+        timed = {name: getattr(self, name) for name in times}
         return replace(self, **{name: value * factor for name, value in timed.items() if value is not None})
 
 

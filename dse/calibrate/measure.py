@@ -182,6 +182,7 @@ def footings(
     weights = Weights(graph)
     held = {rank.device: weights.held([_parts(graph, run) for run in rank.runs]) for rank in plan.ranks}
     in_stream = defaultdict[str, float](float)
+    between = {usage.device: round(_else_s(stream, usage), 9) for usage in stream.ranks} if stream else {}
     seen = samples(graph, plan, stream) if stream else ()
     for sample, time_s in zip(seen, means_s(seen), strict=True):
         in_stream[sample.device] += float(time_s)
@@ -202,6 +203,7 @@ def footings(
             energy_j=usage.energy_j if usage.energy_source == MEASURED else None,
             energy_time_s=usage.energy_time_s if usage.energy_source == MEASURED else None,
             stream_s=round(in_stream[rank.device], 9) if stream else None,
+            between_s=between.get(rank.device),
         )
         for rank, usage in zip(plan.ranks, trace.ranks, strict=True)
     )
@@ -209,9 +211,18 @@ def footings(
 
 def _processor_s(trace: Trace, usage: Usage) -> float:
     """Of a frame that counts, mean: what a rank computes is known of each frame, what else it does of all together."""
-    busy = [sum(s.busy_s or 0.0 for s in frame if s.rank == usage.rank) for frame in trace.frames]
-    else_s = usage.processor_s / len(busy) - fmean(busy)
-    return else_s + fmean(busy[frame] for frame in counted(trace.latencies_s))
+    busy = _computing_s(trace, usage)
+    return _else_s(trace, usage) + fmean(busy[frame] for frame in counted(trace.latencies_s))
+
+
+def _else_s(trace: Trace, usage: Usage) -> float:
+    """Processor time of a frame, mean of all, in which a rank does not compute, as far as segments tell theirs."""
+    return usage.processor_s / len(trace.frames) - fmean(_computing_s(trace, usage))
+
+
+def _computing_s(trace: Trace, usage: Usage) -> list[float]:
+    """Processor time of a rank's segments, by frame."""
+    return [sum(s.busy_s or 0.0 for s in frame if s.rank == usage.rank) for frame in trace.frames]
 
 
 def arrivals(plan: Plan, trace: Trace) -> tuple[Arrival, ...]:

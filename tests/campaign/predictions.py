@@ -58,7 +58,7 @@ from tests.campaign.accuracy import MODELS, OF, PACED, Row, draw_plot, misses, p
 from tests.campaign.drawings import ALONE, Drawing, alone
 from tests.command import done
 
-LEAST = 3
+LEAST = 6
 """Frames of a mapping, however long they take."""
 NETWORKS = ("alexnet", "vgg16", "densenet121", "resnet50", "shufflenet")
 

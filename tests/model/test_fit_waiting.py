@@ -214,6 +214,18 @@ def test_what_a_stream_takes_between_two_frames_comes_back_unless_it_waits_for_a
     assert found(graph, *runs).turn_s == pytest.approx(turn if told else 0.0, rel=1e-2)
 
 
+@pytest.mark.parametrize(("part", "told"), [(0.5, 0.004), (0.1, 0.005), (None, 0.005)])
+def test_a_stream_takes_no_longer_between_two_frames_than_a_processor_is_at_something_else(
+    graph: Graph, part: float | None, told: float
+) -> None:
+    """Besides computing it is at 2 ms a frame, a half or a tenth of the time. The stream is idle for 5 ms."""
+    run, busiest_s = streamed(made_up(graph, Waiting()), 0.0), 0.1
+    arrivals = tuple(replace(message, size_bytes=1000, took_s=None) for message in run.arrivals)
+    ranks = tuple(replace(rank, stream_s=busiest_s, between_s=0.002) for rank in run.ranks)
+    run = replace(run, arrivals=arrivals, ranks=ranks, period_s=busiest_s + 0.005)
+    assert found(graph, run, unit=replace(UNIT, busy_part=part)).turn_s == pytest.approx(told, rel=1e-2)
+
+
 def test_nothing_is_told_where_nothing_was_sent(graph: Graph) -> None:
     assert found(graph) == found(graph, replace(made_up(graph, KNOWN), arrivals=())) == Waiting()
 
