@@ -84,11 +84,8 @@ def _hand_s(run: Run, rank: Footing, unit: UnitCost, late: Waiting) -> float:
     sent = [message.size_bytes for message in run.arrivals if message.source == rank.device]
     came = [message.size_bytes for message in run.arrivals if message.target == rank.device]
     send_s = len(sent) * unit.send_s + sum(sent) * unit.send_s_per_byte
-    return (
-        send_s
-        + len(came) * (unit.receive_s + late.late_s)
-        + sum(came) * (unit.receive_s_per_byte + late.late_s_per_byte)
-    )
+    take_s = len(came) * (unit.receive_s + late.late_s) + sum(came) * (unit.receive_s_per_byte + late.late_s_per_byte)
+    return send_s + take_s
 
 
 def _turn(rows: Sequence[tuple[float, ...]]) -> float:
