@@ -112,6 +112,13 @@ def test_a_run_has_the_times_of_all_segments_in_all_frames_and_what_they_depend_
 
 
 @pytest.mark.mpi
+def test_streams_say_what_a_processor_is_at_besides_computing(finished: Path) -> None:
+    told = [(run.period_s or 0.0, rank) for run in kept(str(finished)) for rank in run.ranks if rank.stream_s]
+    assert told
+    assert all(0 < (rank.between_s or 0.0) < period_s for period_s, rank in told)
+
+
+@pytest.mark.mpi
 def test_the_whole_network_is_run_again_and_again_and_counts_once(finished: Path, here: Path) -> None:
     alone = [run.what for run in kept(str(finished)) if len(run.ranks) == 1]
     at = [number for number, what in enumerate(alone) if what == WHOLE]
