@@ -1,7 +1,6 @@
-"""From streams on several devices to what messages and frames cost there, besides what frames alone tell.
+"""From streams on several devices to what messages cost there, besides what frames alone tell.
 
-What a rank computes while a message comes takes longer: kernel and MPI take the processor. And it takes a while from
-one frame to the next: its input is filled, its program begins anew.
+What a rank computes while a message comes takes longer: kernel and MPI take the processor.
 """
 
 from __future__ import annotations
@@ -11,28 +10,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from model.coefficients import UnitCost
 from model.fit_waiting import FAR_S, OFF, Row, Waiting, Wires, begin_rested, by_type
-from model.samples import Footing, Run, means_s
-
-SEEN, TURNING = 0.01, 0.25
-"""Parts of a stream's period: what is shorter cannot be told from it, what is longer is waiting."""
+from model.samples import Run, means_s
 
 
 def fit_stream(
     runs: Sequence[Run],
     waiting: Mapping[str, Waiting],
-    units: Mapping[str, UnitCost],
     wires: Wires,
     types: Mapping[str, str],
 ) -> dict[str, Waiting]:
     """By type of device, all that messages cost. waiting: what ``fit_waiting`` has found; the others as there"""
     known = {device: waiting[name] for device, name in types.items()}
-    taken, turned = (by_type(rows, types) for rows in (_taken(runs, known, wires), _turned(runs, known, units, wires)))
-    return {
-        name: replace(each, take_s_per_byte=_take(taken[name], each), turn_s=_turn(turned[name]))
-        for name, each in waiting.items()
-    }
+    taken = by_type(_taken(runs, known, wires), types)
+    return {name: replace(each, take_s_per_byte=_take(taken[name], each)) for name, each in waiting.items()}
 
 
 def _taken(runs: Sequence[Run], known: Mapping[str, Waiting], wires: Wires) -> list[Row]:
@@ -56,41 +47,6 @@ def _taken(runs: Sequence[Run], known: Mapping[str, Waiting], wires: Wires) -> l
                 busy, more_s = min(rank.stream_s / run.period_s, 1.0), rank.stream_s - alone_s - attended_s - tired_s
                 found.append((rank.device, (busy * came, more_s, OFF * alone_s + FAR_S)))
     return found
-
-
-def _turned(
-    runs: Sequence[Run], known: Mapping[str, Waiting], units: Mapping[str, UnitCost], wires: Wires
-) -> list[Row]:
-    """How long each rank of a stream is between two frames at most: what it neither computes nor has to do with
-    messages of a period, unless that is waiting; and of what its processor is at besides computing. None of streams
-    that wait for a link.
-    """
-    found: list[Row] = []
-    for run in runs:
-        if run.period_s and wires.busiest(run) < max(rank.stream_s or 0.0 for rank in run.ranks):
-            for rank in run.ranks:
-                unit = units[rank.device]
-                hand_s = _hand_s(run, rank, unit, known[rank.device])
-                idle_s = run.period_s - (rank.stream_s or 0.0) - hand_s
-                most = [idle_s] if idle_s < TURNING * run.period_s else []
-                if rank.between_s is not None and unit.busy_part:
-                    most.append(rank.between_s / unit.busy_part - hand_s)
-                found += [(rank.device, (turn_s,)) for turn_s in most if turn_s > SEEN * run.period_s]
-    return found
-
-
-def _hand_s(run: Run, rank: Footing, unit: UnitCost, late: Waiting) -> float:
-    """Seconds of a frame in which a rank hands over messages and takes them."""
-    sent = [message.size_bytes for message in run.arrivals if message.source == rank.device]
-    came = [message.size_bytes for message in run.arrivals if message.target == rank.device]
-    send_s = len(sent) * unit.send_s + sum(sent) * unit.send_s_per_byte
-    take_s = len(came) * (unit.receive_s + late.late_s) + sum(came) * (unit.receive_s_per_byte + late.late_s_per_byte)
-    return send_s + take_s
-
-
-def _turn(rows: Sequence[tuple[float, ...]]) -> float:
-    """Seconds: the least that any stream tells well enough, since a rank may wait, too."""
-    return min((turn_s for (turn_s,) in rows), default=0.0)
 
 
 def _take(rows: Sequence[tuple[float, ...]], waiting: Waiting) -> float:

@@ -56,7 +56,6 @@ class Waiting:
     take_s_per_byte: float = 0.0
     rested_part: float = 0.0
     rested_s: float = 0.0
-    turn_s: float = 0.0
     wake_busy_s: float = 0.0
     cold_part: float = 0.0
     cold_s: float = 0.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, combinations
 from typing import Any
 
 from model.platform import Platform
@@ -66,6 +67,32 @@ def types(platform: Platform, every: Sequence[Board], times_s: Mapping[int, Sequ
     return found
 
 
+def doubtful(
+    platform: Platform, every: Sequence[Board], times_s: Mapping[int, Sequence[float]]
+) -> set[tuple[int, int]]:
+    """What to look at once more: device, and which of its times, where boards that are said alike differ in some times
+    only. Something may have run beside one of them.
+    """
+    found: set[tuple[int, int]] = set()
+    told = [board for board in every if all(device in times_s for device in board.devices)]
+    for one, other in combinations(told, 2):
+        pairs = (
+            list(zip(one.devices, other.devices, strict=False))
+            if _said(platform, one) == _said(platform, other)
+            else []
+        )
+        near = [[_near(*of) for of in zip(times_s[a], times_s[b], strict=True)] for a, b in pairs]
+        if any(chain.from_iterable(near)):
+            found |= {
+                (device, number)
+                for pair, of in zip(pairs, near, strict=True)
+                for number, same in enumerate(of)
+                if not same
+                for device in pair
+            }
+    return found
+
+
 def names(platform: Platform, groups: Sequence[Sequence[Board]]) -> list[str]:
     """A name for each type: the host of its first board, or that board's first device where the host has several. It is
     a file's name, in a platform file: cores such as ``0-3+8-11`` are written without the plus."""
@@ -87,7 +114,11 @@ def _said(platform: Platform, board: Board) -> tuple[Any, ...]:
 
 def _alike(platform: Platform, one: Board, other: Board, times_s: Mapping[int, Sequence[float]]) -> bool:
     return _said(platform, one) == _said(platform, other) and all(
-        max(mine, its) <= ALIKE * min(mine, its)
+        _near(mine, its)
         for a, b in zip(one.devices, other.devices, strict=True)
         for mine, its in zip(times_s[a], times_s[b], strict=True)
     )
+
+
+def _near(mine: float, its: float) -> bool:
+    return max(mine, its) <= ALIKE * min(mine, its)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, takewhile
 from operator import attrgetter
 from statistics import fmean, median
 
-from dse.calibrate.command import Lab, Type, by_device
+from dse.calibrate.command import Lab, Type, turns_of
 from dse.calibrate.links import link_bundles
 from dse.calibrate.measure import Job, link_samples
 from dse.provenance import changes
@@ -90,7 +89,7 @@ def drifts(lab: Lab) -> list[Drift]:
     if any(job.key not in there for job in looks):
         raise CleaveError(f"{lab.store.path}: not all devices of this platform and these networks were measured there; "
                           "calibrate first, without --check")  # fmt: skip
-    types = lab.types(by_device(looks, [there[job.key] for job in looks]))
+    types = lab.types(looks)
     return [_drift(lab, types, look, there, done, len(looks)) for done, look in enumerate(looks)]
 
 
@@ -102,7 +101,7 @@ def _drift(lab: Lab, types: Sequence[Type], look: Job, there: dict[str, Run], do
     if device in type_.devices and job.key not in there:
         raise CleaveError(f"{lab.store.path}: the calibration was not finished ({job}); go on with it, without --check")
     lab.tell(done, count, str(job))
-    now, before = lab.measure(job), [*_turns(look, there), *_turns(job, there)]
+    now, before = lab.measure(job), [*turns_of(look, there), *turns_of(job, there)]
     changed = tuple(changes(before[-1].conditions, now.conditions))
     before_s = fmean(run.time_s for run in before) * lab.platform.devices[device].slowdown
     return Drift(type_.name, now.device, now.network, before_s, now.time_s, changed)
@@ -114,7 +113,7 @@ def together_drifts(lab: Lab) -> list[Drift]:
     found: list[Drift] = []
     slowest = max(device.slowdown for device in lab.platform.devices)
     for done, job in enumerate(jobs):
-        before = [run for run in _turns(job, there) if run.period_s]
+        before = [run for run in turns_of(job, there) if run.period_s]
         if before:
             lab.tell(done, len(jobs), str(job))
             now = lab.measure(job)
@@ -126,12 +125,6 @@ def together_drifts(lab: Lab) -> list[Drift]:
                 for name, time_s in FIGURES.items()
             ]
     return found
-
-
-def _turns(job: Job, there: Mapping[str, Run]) -> list[Run]:
-    """What came of a job each time."""
-    keys = (replace(job, turn=turn).key for turn in count())
-    return [there[key] for key in takewhile(there.__contains__, keys)]
 
 
 def link_drifts(lab: Lab) -> list[Drift]:

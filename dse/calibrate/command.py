@@ -7,9 +7,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, pairwise, zip_longest
+from itertools import chain, count, pairwise, takewhile, zip_longest
 from pathlib import Path
 from statistics import fmean
+from typing import TypeVar
 
 from dse.calibrate import boards as kinds
 from dse.calibrate.boards import Board
@@ -39,9 +40,9 @@ from runtime.errors import CleaveError
 
 SAMPLES = "samples.jsonl"
 """Raw measurements, in the folder of a calibration."""
-FIRST_LOOK, FIRST_S = "first look", 1.5
+FIRST_LOOK, FIRST_S = "first look, and a stream", 1.5
 """Every device runs the whole network for so many seconds, or what coefficients that are not calibrated take for that:
-which devices are alike, and how many frames can be afforded?"""
+which devices are alike, how many frames can be afforded, and what is between two frames of a stream?"""
 PATIENCE, FEWEST = 10, 8
 """Where runs of as few frames as can be, with starting them, would take so many times the budget, only the designs that
 tell most are run, at least so many."""
@@ -119,12 +120,22 @@ class Lab:
 
     def _first_look(self, subject: Subject) -> Job:
         design = whole(subject.cnn.graph, subject.device)
-        return Job(subject, replace(design, what=FIRST_LOOK), frames_for(FIRST_S, guessed_s(subject, design)))
+        looked = replace(design, what=FIRST_LOOK, stream=True)
+        return Job(subject, looked, frames_for(FIRST_S, guessed_s(subject, design)))
 
-    def types(self, looks: Mapping[int, Sequence[Run]]) -> list[Type]:
-        """Which devices are alike. looks: device → first looks at it (``by_device``)"""
-        times = {device: [run.time_s for run in runs] for device, runs in looks.items()}
-        groups = kinds.types(self.platform, self.boards, times)
+    def second_looks(self, looks: Sequence[Job]) -> list[Job]:
+        """Those of the first looks, which are there, that differ where others do not, once more."""
+        jobs, there = by_device(looks, looks), self.store.by_key
+        times_s = by_device(looks, [there[job.key].time_s for job in looks])
+        doubtful = kinds.doubtful(self.platform, self.boards, times_s)
+        return [replace(jobs[device][number], turn=1) for device, number in sorted(doubtful)]
+
+    def types(self, looks: Sequence[Job]) -> list[Type]:
+        """Which devices are alike, by the first looks, which are there, each by the quickest of its turns: who is
+        disturbed takes longer, nobody less."""
+        there = self.store.by_key
+        times_s = by_device(looks, [min(run.time_s for run in turns_of(job, there)) for job in looks])
+        groups = kinds.types(self.platform, self.boards, times_s)
         return [Type(n, tuple(group)) for n, group in zip(kinds.names(self.platform, groups), groups, strict=True)]
 
     def full(self, device: int, cnn: Cnn, look: Run) -> list[Job]:
@@ -246,11 +257,13 @@ def check_adjustable(calibrated: Path, check: bool) -> None:
 class Measured:
     """All that was measured.
 
-    runs: type → its runs, of all networks, as ``level.levelled`` has them; links: of all pairs that were measured;
+    looks: the first, at all devices; runs: type → its runs, of all networks, as ``level.levelled`` has them
+    links: of all pairs that were measured
     together: on several devices, all turns; again: what was run twice, minutes apart
     """
 
     types: tuple[Type, ...]
+    looks: tuple[Run, ...]
     runs: dict[str, list[Run]]
     links: tuple[LinkSample, ...]
     together: tuple[Run, ...]
@@ -267,7 +280,8 @@ def measured(lab: Lab) -> Measured:
     jobs = lab.first_looks()
     seen = lab.runs(jobs)
     looks = by_device(jobs, seen)
-    types = lab.types(looks)
+    seen += lab.runs(lab.second_looks(jobs))
+    types = lab.types(jobs)
     first = lab.runs(lab.together(0))
     devices = [device for type_ in types for device in type_.devices]
     full = [[lab.full(device, *of) for of in zip(lab.cnns, looks[device], strict=True)] for device in devices]
@@ -278,7 +292,7 @@ def measured(lab: Lab) -> Measured:
     links = lab.links()
     turns = [first, *(lab.runs(lab.together(turn)) for turn in range(1, TURNS))]
     again = (*_whole_again(seen, alone), *zip(first, turns[-1], strict=True))
-    return Measured(tuple(types), runs, tuple(links), tuple(chain.from_iterable(turns)), again)
+    return Measured(tuple(types), tuple(seen), runs, tuple(links), tuple(chain.from_iterable(turns)), again)
 
 
 def _whole_again(looks: Sequence[Run], runs: Sequence[Run]) -> list[tuple[Run, Run]]:
@@ -306,9 +320,18 @@ def affordable(look: Run, budget_s: float) -> int:
     return max(FEWEST, int(PATIENCE * budget_s / least_s(look)))
 
 
-def by_device(jobs: Iterable[Job], runs: Iterable[Run]) -> dict[int, list[Run]]:
-    """Device → its runs, in order."""
-    found = defaultdict[int, list[Run]](list)
-    for job, each in zip(jobs, runs, strict=True):
-        found[job.subject.device].append(each)
-    return found
+def turns_of(job: Job, there: Mapping[str, Run]) -> list[Run]:
+    """What came of a job each time. there: by key"""
+    keys = (replace(job, turn=turn).key for turn in count())
+    return [there[key] for key in takewhile(there.__contains__, keys)]
+
+
+T = TypeVar("T")
+
+
+def by_device(jobs: Iterable[Job], found: Iterable[T]) -> dict[int, list[T]]:
+    """Device → what came of its jobs, in order."""
+    of = defaultdict[int, list[T]](list)
+    for job, each in zip(jobs, found, strict=True):
+        of[job.subject.device].append(each)
+    return of

@@ -14,6 +14,7 @@ from model import coefficients, fitting
 from model.coefficients import UnitCost
 from model.fit_energy import Metered, metered, with_power
 from model.fit_stream import fit_stream
+from model.fit_turn import fit_turn
 from model.fit_waiting import Wires, fit_waiting
 from model.fitting import Report
 from model.link_costs import LinkCosts
@@ -68,15 +69,16 @@ class Fitting:
             ranks = [rank for run in self.found.together for rank in run.ranks if self.alike.get(rank.device) == key]
             unit = coefficients.load(declared(device.coefficients)).unit(device.unit)
             fit = fitting.fit(graphs, runs, replace(unit, threads=device.threads), others=ranks)
+            looks = [run for run in self.found.looks if self.alike[run.device] == key]
             messages: dict[str, Any] = unit_fields(self.links, " ".join(key)) if self.links else {}
-            found[device.name] = (replace(fit.unit, **messages), fit.report)
+            found[device.name] = (replace(fit.unit, turn_s=fit_turn(looks, fit.unit.busy_part), **messages), fit.report)
         return found
 
     def _with_waiting(self, fits: Fits, links: LinkCosts) -> Fits:
         names = labels(self.alike)
         runs, units, wires = self.found.together, self._units(fits), Wires(links, self._hosts)
         waiting = fit_waiting(runs, self.networks, units, wires, names)
-        waiting = fit_stream(runs, waiting, units, wires, names)
+        waiting = fit_stream(runs, waiting, wires, names)
         return _changed(fits, lambda name, unit: replace(unit, **vars(waiting[names[name]])))
 
     def _with_power(self, fits: Fits) -> Fits:

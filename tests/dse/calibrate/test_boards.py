@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dse.calibrate.boards import Board, boards, names, twins, types
+from dse.calibrate.boards import Board, boards, doubtful, names, twins, types
 from model.platform import Platform
 
 TEXT = """# four hosts
@@ -37,6 +37,28 @@ def test_lines_that_say_the_same_and_take_the_same_time_are_of_one_type() -> Non
 @pytest.mark.parametrize("times", [{3: [1.3]}, {2: [0.7]}, {0: [2.0]}])
 def test_a_device_that_takes_another_time_is_of_another_type(times: dict[int, list[float]]) -> None:
     assert grouped(SAME | times) == [[2], [4], [5], [6]]
+
+
+THREE = "".join(f"{name}, slots=0\n" for name in "abc")
+
+
+@pytest.mark.parametrize(
+    ("times", "found"),
+    [
+        ({}, set()),
+        ({2: [1.0, 3.0]}, {(0, 1), (1, 1), (2, 1)}),
+        ({2: [2.0, 4.0]}, set()),
+        ({1: [1.3, 2.0], 2: [2.0, 4.0]}, {(0, 0), (1, 0)}),
+    ],
+)
+def test_boards_that_differ_in_some_times_only_are_in_doubt(
+    times: dict[int, list[float]], found: set[tuple[int, int]]
+) -> None:
+    cluster = Platform.parse(THREE, "p.txt")
+    same = {device: [1.0, 2.0] for device in range(3)}
+    assert doubtful(cluster, boards(THREE, cluster), same | times) == found
+    other = Platform.parse(THREE.replace("c, slots=0", "c, slots=0, arena=off"), "p.txt")
+    assert not any(device == 2 for device, _ in doubtful(other, boards(THREE, other), same | times))
 
 
 @pytest.mark.parametrize(

@@ -319,7 +319,7 @@ def test_what_was_measured_of_another_network_or_host_is_not_lost_or_mixed(finis
 def test_runs_that_other_virtual_machines_disturbed_each_time_are_told(finished: Path, here: Path) -> None:
     copytree(finished, here / "out")
     file = here / "out" / SAMPLES
-    stolen = {"whole": 0.3, "random 1": 0.08, "random 2": 0.01, "first look": 0.5}
+    stolen = {"whole": 0.3, "random 1": 0.08, "random 2": 0.01, FIRST_LOOK: 0.5}
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     for line in lines:
         if line.get("kind") == RUN:
@@ -405,7 +405,7 @@ def test_hosts_of_a_cluster_are_measured_over_ssh(testbed: Cluster, here: Path) 
         body = json.loads(done(*words, "--json"))
     assert [device for one in body["types"] for device in one["devices"]] != []
     runs = kept("far")
-    looked = {run.host for run in runs if run.what == "first look"}
+    looked = {run.host for run in runs if run.what == FIRST_LOOK}
     assert looked == set(testbed.hosts)
     assert all(run.conditions["open mpi"] and run.conditions["kernel"] for run in runs)
     assert set(testbed.said(testbed.hosts[0], bundles).split()) - before == {"calibration"}

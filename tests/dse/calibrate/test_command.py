@@ -13,6 +13,8 @@ from dse.calibrate.design import STRETCHES
 from dse.calibrate.measure import Job
 from dse.calibrate.samples import opened
 from dse.inputs import read_cnn
+from model.platform import Platform
+from model.samples import Run
 from tests.tiny_cnn import platform, save, six_layers
 
 NETWORKS = ("one", "two", "three")
@@ -51,3 +53,31 @@ def test_what_is_run_of_a_network_is_the_same_whatever_else_is_run(tmp_path: Pat
     )
     assert whole == reverse
     assert one < whole
+
+
+def test_a_device_that_was_disturbed_in_its_first_look_is_looked_at_again_and_is_like_the_others(
+    tmp_path: Path,
+) -> None:
+    """The second of three, while it ran the first of two networks."""
+    cnns = tuple(read_cnn(str(save(tmp_path, six_layers(), f"{name}.onnx")), [], True) for name in NETWORKS[:2])
+    text = "".join(f"h{i}, address=10.0.0.{i}, slots=0\n" for i in range(3))
+    cluster = Platform.parse(text, "p.txt")
+    with opened(tmp_path / "samples.jsonl") as store:
+        lab = Lab(cnns, cluster, text, store, unused, unused, tmp_path, 1.0, 1.0, 0)
+        looks = lab.first_looks()
+        for number, job in enumerate(looks):
+            store.add_run(looked(job, 1.5 if number == 2 else 1.0))
+        again = lab.second_looks(looks)
+        assert {(job.subject.device, job.subject.cnn.graph.name, job.turn) for job in again} == {
+            (device, NETWORKS[0], 1) for device in range(3)
+        }
+        assert [len(type_.boards) for type_ in lab.types(looks)] == [2, 1]
+        for job in again:
+            store.add_run(looked(job, 1.1))
+        assert lab.second_looks(looks) == again
+        assert [len(type_.boards) for type_ in lab.types(looks)] == [3]
+
+
+def looked(job: Job, time_s: float) -> Run:
+    name = job.subject.cnn.graph.name
+    return Run(job.key, job.subject.name, name, "python", "", job.design.what, "", "", "", {}, (time_s,), (), ())
