@@ -59,7 +59,8 @@ def test_a_device_that_was_disturbed_in_its_first_look_is_looked_at_again_and_is
     tmp_path: Path,
 ) -> None:
     """The second of three, while it ran the first of two networks."""
-    cnns = tuple(read_cnn(str(save(tmp_path, six_layers(), f"{name}.onnx")), [], True) for name in NETWORKS[:2])
+    files = [save(tmp_path, six_layers(10 + k), f"{name}.onnx") for k, name in enumerate(NETWORKS[:2])]
+    cnns = tuple(read_cnn(str(file), [], True) for file in files)
     text = "".join(f"h{i}, address=10.0.0.{i}, slots=0\n" for i in range(3))
     cluster = Platform.parse(text, "p.txt")
     with opened(tmp_path / "samples.jsonl") as store:
