@@ -100,6 +100,7 @@ class UnitCost:
     attend_s_per_byte: of a message to another host: processor time that sending it takes while it is leaving
     take_s_per_byte: of one from another host: processor time that it takes a device which computes while it comes
     turn_s:       of a frame of a stream of which the device has a part: it fills its input and begins anew
+    turn_per_message_s: besides, of each message that it hands over or takes in such a frame: its program is longer
     rested_part, rested_s: what a segment that has waited for messages takes less: a part of its time, seconds at most.
                   Who has waited has a share of the processor left over, or a cooler one
     busy_part:    of the time that computing takes which has not waited, the part in which its processor is at it: less
@@ -150,6 +151,7 @@ class UnitCost:
     attend_s_per_byte: float = 0.0
     take_s_per_byte: float = 0.0
     turn_s: float = 0.0
+    turn_per_message_s: float = 0.0
     rested_part: float = 0.0
     rested_s: float = 0.0
     busy_part: float | None = None
@@ -250,7 +252,7 @@ def _plain(cost: LayerCost) -> LayerCost:
 MESSAGES = (
     *("send_s", "send_s_per_byte", "receive_s", "receive_s_per_byte", "gap_s", "overlap"),
     *("late_s", "late_s_per_byte", "wake_s", "wake_s_per_byte", "attend_s_per_byte", "take_s_per_byte"),
-    *("rested_part", "rested_s", "turn_s", "wake_busy_s", "cold_part", "cold_s"),
+    *("rested_part", "rested_s", "turn_s", "turn_per_message_s", "wake_busy_s", "cold_part", "cold_s"),
 )
 """Fields of ``UnitCost`` that tell what messages cost a device."""
 

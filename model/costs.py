@@ -63,7 +63,7 @@ class CostArrays(NamedTuple):
           it is at it anyway, so many seconds at MOST
     gap: (D,) seconds of a device's link for a message
     overlap: (D,) of the receiver, see ``model.lag``
-    turn: (D,) seconds of a device for a frame of a stream besides segments and messages
+    turn: (D, 2) seconds of a device for a frame of a stream besides segments and messages, and for each message of it
     attend: (D, D) seconds of a device for a byte while it leaves; take: (D, D) those of the receiver, if it computes,
             while it comes; stages: how many tasks a message has in ``model.simulation``, one less where all these are 0
     eager: (D, D) bytes of the largest message that leaves before its receiver is ready for it
@@ -159,7 +159,7 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         cold=np.array([[u.cold_part, u.cold_s] for u in units]),
         gap=np.array([u.gap_s for u in units]),
         overlap=np.array([u.overlap for u in units]),
-        turn=np.array([u.turn_s for u in units]),
+        turn=np.array([[u.turn_s, u.turn_per_message_s] for u in units]),
         attend=(attend := away(platform, [u.attend_s_per_byte for u in units])),
         take=(take := away(platform, [u.take_s_per_byte for u in units]).T),
         stages=4 if attend.any() or take.any() else 3,

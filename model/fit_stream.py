@@ -1,6 +1,7 @@
 """From streams on several devices to what messages cost there, besides what frames alone tell.
 
-What a rank computes while a message comes takes longer: kernel and MPI take the processor.
+What a rank computes while a message comes takes longer: kernel and MPI take the processor. And each message makes the
+program of a frame longer, also where nobody waits for it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from model.coefficients import UnitCost
+from model.fit_turn import between_s
 from model.fit_waiting import FAR_S, OFF, Row, Waiting, Wires, begin_rested, by_type
 from model.samples import Run, means_s
 
@@ -17,13 +20,17 @@ from model.samples import Run, means_s
 def fit_stream(
     runs: Sequence[Run],
     waiting: Mapping[str, Waiting],
+    units: Mapping[str, UnitCost],
     wires: Wires,
     types: Mapping[str, str],
 ) -> dict[str, Waiting]:
     """By type of device, all that messages cost. waiting: what ``fit_waiting`` has found; the others as there"""
     known = {device: waiting[name] for device, name in types.items()}
-    taken = by_type(_taken(runs, known, wires), types)
-    return {name: replace(each, take_s_per_byte=_take(taken[name], each)) for name, each in waiting.items()}
+    taken, turned = (by_type(rows, types) for rows in (_taken(runs, known, wires), _turned(runs, known, units)))
+    return {
+        name: replace(each, take_s_per_byte=_take(taken[name], each), turn_per_message_s=_least(turned[name]))
+        for name, each in waiting.items()
+    }
 
 
 def _taken(runs: Sequence[Run], known: Mapping[str, Waiting], wires: Wires) -> list[Row]:
@@ -47,6 +54,27 @@ def _taken(runs: Sequence[Run], known: Mapping[str, Waiting], wires: Wires) -> l
                 busy, more_s = min(rank.stream_s / run.period_s, 1.0), rank.stream_s - alone_s - attended_s - tired_s
                 found.append((rank.device, (busy * came, more_s, OFF * alone_s + FAR_S)))
     return found
+
+
+def _turned(runs: Sequence[Run], known: Mapping[str, Waiting], units: Mapping[str, UnitCost]) -> list[Row]:
+    """Ranks of streams: seconds a message that are not told otherwise. Who waits has looked for messages, too."""
+    found: list[Row] = []
+    for run in (run for run in runs if run.period_s):
+        for rank in (rank for rank in run.ranks if rank.stream_s):
+            unit, late = units[rank.device], known[rank.device]
+            sent = [message.size_bytes for message in run.arrivals if message.source == rank.device]
+            came = [message.size_bytes for message in run.arrivals if message.target == rank.device]
+            told_s = unit.turn_s + len(sent) * unit.send_s + sum(sent) * unit.send_s_per_byte
+            told_s += len(came) * (unit.receive_s + late.late_s)
+            told_s += sum(came) * (unit.receive_s_per_byte + late.late_s_per_byte)
+            if count := len(sent) + len(came):
+                found.append((rank.device, ((between_s(run, rank, unit.busy_part) - told_s) / count,)))
+    return found
+
+
+def _least(rows: Sequence[tuple[float, ...]]) -> float:
+    """Seconds, none if that is less than nothing."""
+    return max(min((seconds for (seconds,) in rows), default=0.0), 0.0)
 
 
 def _take(rows: Sequence[tuple[float, ...]], waiting: Waiting) -> float:

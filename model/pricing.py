@@ -25,8 +25,8 @@ from model.spending import join, settle, spend
 class Desk(NamedTuple):
     """Working memory of prices.
 
-    free: (D,) when a device is free; link: (links,) when a link is; rest: (D,) seconds of a frame that a device saves
-    by it
+    free: (D,) when a device is free, then by how much its messages make its program longer; link: (links,) when a link
+    is; rest: (D,) seconds of a frame that a device saves by it
     """
 
     free: Floats
@@ -94,17 +94,20 @@ def busiest(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, 
     A device counts as busy while it communicates, too, so a pipeline that computes meanwhile can be faster.
     """
     w.link[:] = 0
+    w.free[:] = 0
     sum_of_rest(s, c, out, s.ptr[len(g.size)], w.rest)
     sent = m.out_ptr[s.ptr[len(g.size)]]
     for message in range(sent):
         source, target = ix(s.device[ix(m.shard[ix(message)])]), ix(m.device[ix(message)])
+        w.free[source] += c.turn[source, 1]
+        w.free[target] += c.turn[target, 1]
         seconds = out.size[ix(message)] / c.bandwidth[source, target]
         w.link[ix(c.leave[source, target])] += seconds
         if c.enter[source, target] >= 0:
             w.link[ix(c.enter[source, target])] += seconds
     busy = 0.0
     for device in range(len(c.pool)):
-        turn = c.turn[device] if out.segments[device] > 0 else 0.0
+        turn = c.turn[device, 0] + w.free[device] if out.segments[device] > 0 else 0.0
         compute = out.account[device, COMPUTE] + w.rest[device]
         busy = max(busy, compute + out.account[device, COMMUNICATE] + turn)
     for link in range(c.links):

@@ -144,7 +144,7 @@ def countable(c: CostArrays, out: Ledger, frames: int) -> bool:
     spent = 0.0
     for device in range(len(out.account)):
         spent += out.account[device, COMPUTE] / (1 - c.rested[device, PART]) + out.account[device, COMMUNICATE]
-        spent += c.turn[device]
+        spent += c.turn[device, 0] + c.turn[device, 1] * len(out.size)
     return spent * frames < LONGEST_S
 
 

@@ -134,7 +134,7 @@ def _end_of_program(
 ) -> int:
     """The task that ends a device's frame, and what it lets go on; returns the number of edges so far."""
     t = w.tasks
-    t.duration[task] = w.taken[w.begin[device]] + ticks(c.turn[device])
+    turn = c.turn[device, 0]
     t.resource[task] = t.lag[task] = -1
     t.needs[:, task] = 1
     t.first[task] = edge
@@ -143,10 +143,14 @@ def _end_of_program(
     t.needs[2, w.begin[device]] += 1
     edge += 1
     for message in range(sent):
-        if m.device[message] == device and out.size[message] > c.eager[s.device[m.shard[message]], device]:
+        source = s.device[m.shard[message]]
+        if device in (source, m.device[message]):
+            turn += c.turn[device, 1]
+        if m.device[message] == device and out.size[message] > c.eager[source, device]:
             leave = w.handed[message] + LEAVE
             t.to[edge], t.distance[edge] = leave, 2
             t.needs[2, leave] += 1
             edge += 1
+    t.duration[task] = w.taken[w.begin[device]] + ticks(turn)
     t.first[task + 1] = edge
     return edge

@@ -82,12 +82,12 @@ def found(graph: Graph, *runs: Run, unit: UnitCost = UNIT) -> Waiting:
     wires = Wires(fit_links(Truth().samples(), TYPES), hosts={name: name for name in TYPES})
     units = dict.fromkeys(NAMES, unit)
     waiting = fit_waiting(runs, {graph.name: Network(graph)}, units, wires, TYPES)
-    return fit_stream(runs, waiting, wires, TYPES)["small"]
+    return fit_stream(runs, waiting, units, wires, TYPES)["small"]
 
 
 def test_what_messages_cost_comes_back(graph: Graph) -> None:
     seen = [*vars(found(graph, made_up(graph, UNATTENDED))).values()]
-    assert seen[2:] == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte, *[0] * 7], rel=1e-3)
+    assert seen[2:] == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte, *[0] * 8], rel=1e-3)
     assert seen[:2] == pytest.approx(
         [KNOWN.late_s, KNOWN.late_s_per_byte], rel=0.2
     )  # what the link takes is fitted, too
@@ -201,6 +201,23 @@ def test_what_coming_messages_cost_in_a_stream_comes_back(graph: Graph, take: fl
     assert found(graph, streamed(replace(run, arrivals=tuple(sent)), 0.0)).take_s_per_byte == 0
 
 
+@pytest.mark.parametrize("part", [0.5, None])
+def test_by_how_much_messages_make_the_program_of_a_frame_longer_comes_back(graph: Graph, part: float | None) -> None:
+    """One of the two ranks looks for messages besides."""
+    run, turn, more, looks = streamed(made_up(graph, Waiting()), 0.0), 1e-3, 2e-4, (0.0, 5e-3)
+    unit, period_s = replace(UNIT, busy_part=part, turn_s=turn), 1.0
+    ranks = []
+    for rank, look in zip(run.ranks, looks, strict=True):
+        count = sum(rank.device in (message.source, message.target) for message in run.arrivals)
+        spent = turn + more * count + look
+        between = None if part is None else part * spent
+        ranks.append(replace(rank, between_s=between, stream_s=period_s - spent if part is None else rank.stream_s))
+    run = replace(run, ranks=tuple(ranks), period_s=period_s)
+    told = found(graph, run, unit=unit)
+    late = told.late_s + told.late_s_per_byte * max(message.size_bytes for message in run.arrivals)
+    assert more - late - 1e-9 <= told.turn_per_message_s <= more * (1 + 1e-6)
+
+
 def test_nothing_is_told_where_nothing_was_sent(graph: Graph) -> None:
     assert found(graph) == found(graph, replace(made_up(graph, KNOWN), arrivals=())) == Waiting()
 
@@ -245,21 +262,27 @@ def test_only_a_stream_takes_longer_where_messages_come_while_their_receiver_com
     assert taking.period_s - plain.period_s == pytest.approx(busy * take * sent, rel=1e-6, abs=1e-14)
 
 
-@pytest.mark.parametrize("split", [True, False])
-def test_only_a_stream_takes_longer_by_what_is_between_two_frames(tmp_path: Path, split: bool) -> None:
+@pytest.mark.parametrize(
+    ("field", "split", "times"),
+    [("turn_s", True, 1), ("turn_s", False, 1), ("turn_per_message_s", True, 1), ("turn_per_message_s", False, 0)],
+)
+def test_only_a_stream_takes_longer_by_what_is_between_two_frames(
+    tmp_path: Path, field: str, split: bool, times: int
+) -> None:
+    """Split, each device has one message."""
     graph, turn = graph_of(tmp_path, six_layers()), 3e-5
     mapping = Mapping.whole(graph, [0] + [int(split)] * (len(graph.layers) - 1))
     (tmp_path / "turning").mkdir()
     platforms = (
         cluster(replace(UNIT, frequency_hz=1e6), tmp_path),
-        cluster(replace(UNIT, frequency_hz=1e6, turn_s=turn), tmp_path / "turning"),
+        cluster(replace(UNIT, frequency_hz=1e6, **{field: turn}), tmp_path / "turning"),
     )
     for plain, turning in (
         [simulated(graph, platform, mapping, 20, 4).price for platform in platforms],
         [priced(graph, platform, mapping) for platform in platforms],
     ):
         assert turning.latency_s == plain.latency_s
-        assert turning.period_s - plain.period_s == pytest.approx(turn, rel=1e-6)
+        assert turning.period_s - plain.period_s == pytest.approx(times * turn, rel=1e-6)
 
 
 @pytest.mark.parametrize(("first", "busy"), [(1, True), (5, False)])

@@ -258,7 +258,7 @@ def test_check_finds_a_time_that_is_another_now_and_writes_nothing(finished: Pat
     for row, time_s in ((latency, "time_s"), (period, "period_s")):
         turns = [getattr(run, time_s) for run in kept() if run.what == "stretches"]
         assert (row["device"], row["before_s"]) == ("2 devices", pytest.approx(sum(turns) / 2))
-        assert 0.1 < row["now_s"] / row["before_s"] < 10
+        assert 0 < row["now_s"] != row["before_s"]
     assert [row["network"] for row in (latency, period)] == ["six, latency", "six, period"]
     assert {row["device"] for row in links} == {"a_cpu0 to c_cpu0", "c_cpu0 to a_cpu0"}
     assert {row["network"] for row in links} >= {"4 bytes", "1048576 bytes"}
