@@ -19,7 +19,7 @@ from model.costs import PART, CostArrays, Floats
 from model.events import Tasks
 from model.history import History, Log, link, put, take_out
 from model.lowering import Messages, Room, Shards, messages
-from model.rest import begins_rested, unrested
+from model.rest import begins_rested, claimed
 from model.seconds import seconds_of, share_of
 from model.simulation import ATTEND, SEND, ticks, wake_ticks
 
@@ -37,7 +37,8 @@ class Board(NamedTuple):
     before, after: (S,) in that program; -1: none; begin: (D,) its first shard
     task, number: (S,) of a shard: what it is of, and the number of the segment that begins with it
     work, receives: (S,) ticks that it takes by itself, and that taking the messages it is the first to wait for takes
-    tired:  (S,) ticks that it takes in its segment where its device has not rested; busy: (D,) of all on a device
+    claims: (S,) ticks that its device claims of its processor, see ``simulation.busiest``; busy: (D,) of all on
+            a device
     sends, waits: (S,) how many messages
     spent, paid: (S,), (L * D,) microseconds of a shard, of a message
     slot: (N,) first slot of a tensor; first: (L,) number of a slot's first message
@@ -60,7 +61,7 @@ class Board(NamedTuple):
     number: Ints
     work: Log
     receives: Log
-    tired: Log
+    claims: Log
     busy: Log
     sends: Ints
     waits: Ints
@@ -108,7 +109,7 @@ def empty(g: GraphArrays, c: CostArrays, most: NDArray[np.int64], reader: int, w
         number=number.astype(i),
         work=np.zeros(len(task), np.int64),
         receives=np.zeros(len(task), np.int64),
-        tired=np.zeros(len(task), np.int64),
+        claims=np.zeros(len(task), np.int64),
         busy=np.zeros(n_devices, np.int64),
         sends=np.zeros(len(task), i),
         waits=np.zeros(len(task), i),
@@ -248,14 +249,17 @@ def _link_segment(g: GraphArrays, c: CostArrays, b: Board, head: int) -> int:
 def _ticks_in(g: GraphArrays, c: CostArrays, b: Board, shard: int, head: int, spent: float) -> tuple[int, float]:
     """What a shard adds to the segment that begins with ``head``, and what is spent then."""
     work, before = b.work[ix(shard)], spent
-    here = b.on[ix(head)]
-    rested = c.rested[ix(here), PART] > 0
-    rested = rested and begins_rested(g, b.shards, here, b.waits[ix(head)] > 0, _is_first(g, b, head))
-    if len(c.beside) > 0 or rested:
+    here, first = b.on[ix(head)], _is_first(g, b, head)
+    rests = c.rested[ix(here), PART] > 0
+    rested = rests and begins_rested(g, b.shards, here, b.waits[ix(head)] > 0, first)
+    cold = rested or not first
+    if len(c.beside) > 0 or rests:
         task = b.task[ix(shard)]
         seconds = seconds_of(g, b.shards, c, task, share_of(g, b.shards, task, shard), here, head, spent, rested)
         work, spent = ticks(seconds), spent + seconds
-    b.tired[ix(shard)] = ticks(unrested(c, here, spent) - unrested(c, here, before)) if rested else work
+    b.claims[ix(shard)] = work
+    if rests and cold:
+        b.claims[ix(shard)] = ticks(claimed(c, here, spent, rested, cold) - claimed(c, here, before, rested, cold))
     return work, spent
 
 

@@ -11,10 +11,9 @@ from model.costs import WATTS, CostArrays
 from model.critical import Stretch
 from model.links import links, own_rate
 from model.platform import Platform
-from model.rest import tired
 from model.script import Script
 from model.simulated import END, SEGMENT, Events, play
-from model.simulation import ATTEND, ENTER, LEAVE, SEND, TICK_S
+from model.simulation import ATTEND, ENTER, LEAVE, SEND, TICK_S, busiest
 
 COMPUTE, RECEIVE, HAND_OVER, TRANSFER, LATENCY = "compute", "receive", "hand over", "transfer", "latency"
 REST, TURN = "rest", "turn"
@@ -57,12 +56,11 @@ def held(script: Script, platform: Platform, events: Events, path: list[Stretch]
 
 
 def _busiest(script: Script) -> int:
-    """The device that would compute longest if none had rested."""
+    """The device that claims most of its processor."""
     case = script.case
-    computes = np.zeros(len(case.costs.pool))
-    for shard, device in enumerate(case.shards.device):
-        computes[device] += tired(case.costs, case.ledger, shard, device)
-    return int(computes.argmax())
+    busy = np.zeros(len(case.costs.pool), np.int64)
+    busiest(case.g, case.shards, case.messages, case.costs, case.ledger, busy)
+    return int(busy.argmax())
 
 
 def _parts(script: Script, platform: Platform, names: list[str], e: Events, stretch: Stretch) -> Iterator[Held]:

@@ -27,14 +27,15 @@ class Ledger(NamedTuple):
 
     seconds: (S,) that a shard takes; size: (M,) bytes of a message
     reader: (M,) the first shard that waits for a message; begins: (S,) 1 where a segment begins (``model.planning``);
-            rested: (S,) 1 where its device has waited before it, see ``rest.begins_rested``
+            rested: (S,) 1 where its device has waited before it, see ``rest.begins_rested``; cold: (S,) 1 where a
+            segment begins before which its device has not computed, but waited or handed over
     start, stop: (S,) of a shard; depart, arrive: (M,) of a message
     account: (D, COLUMNS) what each device spends, see the column names
     segments: (D,) how many
     alive: (D,) bytes held; since: (D,) shard that the open segment began with, -1: there is none, FRESH: nor was any
-           layer before; spent: (D,) its seconds so far; cold: (D,) 1 where the device had not computed until it began;
-           largest, rebuilt, relaid: (D,) bytes of its largest weights, of those that are rebuilt, and of the largest of
-           these; kept: (S,) 1 where what a shard makes is in a buffer (scratch)
+           layer before; spent: (D,) its seconds so far; largest, rebuilt, relaid: (D,) bytes of its largest weights, of
+           those that are rebuilt, and of the largest of these; kept: (S,) 1 where what a shard makes is in a buffer
+           (scratch)
     """
 
     seconds: Floats
@@ -42,6 +43,7 @@ class Ledger(NamedTuple):
     reader: Ints
     begins: Ints
     rested: Ints
+    cold: Ints
     start: Floats
     stop: Floats
     depart: Floats
@@ -55,7 +57,6 @@ class Ledger(NamedTuple):
     rebuilt: Floats
     relaid: Floats
     kept: Ints
-    cold: Ints
 
 
 @allocating()
@@ -66,6 +67,7 @@ def ledger(r: Room) -> Ledger:
         np.zeros(r.shards),
         np.zeros(r.messages),
         np.zeros(r.messages, i),
+        np.zeros(r.shards, i),
         np.zeros(r.shards, i),
         np.zeros(r.shards, i),
         np.zeros(r.shards),
@@ -81,5 +83,4 @@ def ledger(r: Room) -> Ledger:
         np.zeros(r.devices),
         np.zeros(r.devices),
         np.zeros(r.shards, i),
-        np.zeros(r.devices, i),
     )

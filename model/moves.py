@@ -31,7 +31,7 @@ from model.board import (
     pull_out,
 )
 from model.compiled import inlined, kernel
-from model.costs import CostArrays
+from model.costs import PART, CostArrays
 from model.history import Log, link, put, take_out
 from model.lag import under_way_s
 from model.lowering import Shards, held_axis, needed, place_ends, touches, widen
@@ -49,6 +49,7 @@ from model.simulation import (
     lag_ticks,
     leave_ticks,
     longest,
+    message_ticks,
     receive_ticks,
     send_ticks,
     ticks,
@@ -110,16 +111,18 @@ def propose(
     if not _countable(b):
         return UNCOUNTABLE
     makespan, _ = delta.propose(b.history)
-    return max(makespan, _longest_tired(b)) * TICK_S
+    return max(makespan, _busiest(c, b)) * TICK_S
 
 
 @inlined
-def _longest_tired(b: Board) -> np.int64:
+def _busiest(c: CostArrays, b: Board) -> np.int64:
     """As in ``simulation``."""
     b.busy[:] = 0
     for shard in range(len(b.on)):
-        if b.on[ix(shard)] >= 0:
-            b.busy[ix(b.on[ix(shard)])] += b.tired[ix(shard)]
+        here = b.on[ix(shard)]
+        if here >= 0 and c.rested[ix(here), PART] > 0:
+            messages = b.sends[ix(shard)] + b.waits[ix(shard)]
+            b.busy[ix(here)] += b.claims[ix(shard)] + messages * message_ticks(c, here)
     return longest(b.busy)
 
 
@@ -225,7 +228,7 @@ def _place(g: GraphArrays, c: CostArrays, b: Board, task: int) -> None:
             b.scope[ix(b.on[ix(shard)])] = b.note[CHANGE]
             seconds = seconds_of(g, s, c, task, share_of(g, s, task, shard), b.on[ix(shard)], shard, 0.0, False)
             b.work[ix(shard)] = ticks(seconds)
-            _spend(b, b.spent, shard, seconds)
+            _spend(b, b.spent, shard, seconds * (1 + c.cold[ix(b.on[ix(shard)]), PART]))
             mark(b, shard)
         else:
             _spend(b, b.spent, shard, 0.0)
@@ -290,7 +293,8 @@ def _collect(g: GraphArrays, b: Board, tensor: int, shard: int, all_devices: boo
 def _send(c: CostArrays, b: Board, shard: int, slot: int, device: int, size: float, reader: int) -> None:
     """A message to a device, where one shard is the first to wait for it."""
     h, source, message = b.history, b.shards.device[ix(shard)], slot * len(b.scope) + device
-    _spend(b, b.paid, message, 2 * under_way_s(c, ix(source), ix(device), size))
+    turns = c.turn[ix(source), 1] + c.turn[ix(device), 1]
+    _spend(b, b.paid, message, 2 * under_way_s(c, ix(source), ix(device), size) + turns)
     first = b.first[ix(slot)] + c.stages * device
     put(h, first + SEND, -1, send_ticks(c, source, size), -1)
     put(

@@ -14,9 +14,9 @@ import numpy as np
 
 from model.arrays import GraphArrays, ix
 from model.compiled import allocating, inlined, kernel
-from model.costs import CostArrays, Floats
+from model.costs import PART, UNKNOWN, CostArrays, Floats
 from model.lag import lag_of
-from model.ledger import COMMUNICATE, COMPUTE, Ledger
+from model.ledger import BUSY, COMMUNICATE, COMPUTE, Ledger
 from model.lowering import Messages, Shards
 from model.rest import sum_of_rest
 from model.spending import join, settle, spend
@@ -45,16 +45,25 @@ def price(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w:
     """Fill ``out``; returns latency and period in seconds.
 
     Latency: one frame alone, first input to last output. Period: the busiest device or link of a steady pipeline. The
-    busiest device never rests, so neither is less than what it computes then.
+    busiest device never rests, so neither is less than what it claims of its processor.
     """
     spend(g, s, m, c, out)
     latency = _one_frame(g, s, m, c, out, w)
     period = busiest(g, s, m, c, out, w)
     for device in range(len(c.pool)):
         if w.rest[device] > 0:
-            latency = max(latency, out.account[device, COMPUTE] + w.rest[device])
+            latency = max(latency, _claims(c, out, w, device))
     settle(c, out, latency)
     return latency, period
+
+
+@inlined
+def _claims(c: CostArrays, out: Ledger, w: Desk, device: int) -> float:
+    """Seconds that a device claims of its processor: for what it computes, and for messages what they make a stream's
+    frame longer by."""
+    if c.busy[device, PART] == UNKNOWN:
+        return out.account[device, COMPUTE] + w.rest[device] + w.free[device]
+    return out.account[device, BUSY] / c.busy[device, PART] + w.free[device]
 
 
 @inlined

@@ -1,7 +1,8 @@
 """Rest: who has waited computes the next segment in less time (``CostArrays.rested``).
 
 It has a share of the processor left over, or a cooler one. The processor is at it as long as it would be otherwise
-(``CostArrays.busy``), and longer, since its caches are cold (``CostArrays.cold``).
+(``CostArrays.busy``), and longer, since its caches are cold (``CostArrays.cold``). So who rests briefly rests as
+little: what the processor is at in a frame takes its time, however that is shared out.
 """
 
 from __future__ import annotations
@@ -36,34 +37,41 @@ def unrested(c: CostArrays, device: int, seconds: float) -> float:
 @inlined
 def busy_after(c: CostArrays, device: int, before: float, seconds: float, rested: bool, cold: bool) -> float:
     """Seconds in which a processor is at a part of a segment that takes so long. before: what is before it takes"""
-    if c.busy[ix(device), PART] == UNKNOWN:
+    part = c.busy[ix(device), PART]
+    if part == UNKNOWN:
         return seconds
-    return _busy(c, device, before + seconds, rested, cold) - _busy(c, device, before, rested, cold)
+    return part * (claimed(c, device, before + seconds, rested, cold) - claimed(c, device, before, rested, cold))
 
 
 @inlined
-def _busy(c: CostArrays, device: int, seconds: float, rested: bool, cold: bool) -> float:
-    """The same of the first seconds of a segment."""
-    at_it = c.busy[ix(device), PART] * (unrested(c, device, seconds) if rested else seconds)
-    return at_it + min(c.cold[ix(device), PART] * at_it, c.cold[ix(device), MOST]) if cold else at_it
+def claimed(c: CostArrays, device: int, seconds: float, rested: bool, cold: bool) -> float:
+    """Seconds that a device claims of its processor, for the first seconds of a segment: as if it had not rested, and
+    more where its caches are cold."""
+    tired = unrested(c, device, seconds) if rested else seconds
+    if not cold or c.busy[ix(device), PART] == UNKNOWN:
+        return tired
+    return tired + min(c.cold[ix(device), PART] * tired, c.cold[ix(device), MOST] / c.busy[ix(device), PART])
 
 
 @inlined
-def tired(c: CostArrays, out: Ledger, shard: int, device: int) -> float:
-    """Seconds that a shard would take had its segment not rested. Shards come in order, from the first on."""
+def claims(c: CostArrays, out: Ledger, shard: int, device: int, cold: bool) -> float:
+    """Seconds that a device claims of its processor for a shard; cold: whether it is longer where caches are cold.
+    Shards come in order, from the first on.
+    """
     if out.begins[ix(shard)]:
         out.since[device], out.spent[device] = shard, 0.0
-    if not out.rested[ix(out.since[device])]:
+    head, before = ix(out.since[device]), out.spent[device]
+    rested, cold = out.rested[head] == 1, cold and out.cold[head] == 1
+    if not (rested or cold):
         return out.seconds[ix(shard)]
-    before = out.spent[device]
     out.spent[device] += out.seconds[ix(shard)]
-    return unrested(c, device, out.spent[device]) - unrested(c, device, before)
+    return claimed(c, device, out.spent[device], rested, cold) - claimed(c, device, before, rested, cold)
 
 
 @inlined
 def rest_saves(c: CostArrays, out: Ledger, shard: int, device: int) -> float:
-    """Seconds that a shard takes less because its segment has rested; as ``tired``."""
-    return tired(c, out, shard, device) - out.seconds[ix(shard)]
+    """Seconds that a shard takes less because its segment has rested; as ``claims``."""
+    return claims(c, out, shard, device, False) - out.seconds[ix(shard)]
 
 
 @inlined

@@ -28,7 +28,7 @@ from model.events import PLAIN, State, Tasks, Times
 from model.lag import lag_of
 from model.ledger import COMMUNICATE, COMPUTE, Ledger
 from model.lowering import Messages, Room, Shards
-from model.rest import tired
+from model.rest import claims
 from model.spending import join, settle, spend
 
 TICK_S, TICKS = 1e-15, 1e15
@@ -97,7 +97,8 @@ def simulate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger,
     """Fill ``out``; returns the latency in seconds: one frame alone, from first input to last output.
 
     UNCOUNTABLE where it could take more than ``LONGEST_S``. One frame comes after another, so that none is shorter than
-    what a device computes of it that never rests: a frame that is begins later by that, as if its devices rested first.
+    what a device claims of its processor, see ``busiest``: a frame that is begins later by that, as if its devices
+    rested first.
     """
     spend(g, s, m, c, out)
     if not countable(c, out, 1):
@@ -106,7 +107,7 @@ def simulate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger,
     one = np.int64(1)  # not the constant, which would compile the core once more
     ended = events.simulate(w.tasks, n, one, PLAIN, w.state)
     stop = w.state.stop[w.state.order[ended - 1]]
-    latency = max(stop, _longest_tired(s, c, out, w, s.ptr[len(g.size)]))
+    latency = max(stop, busiest(g, s, m, c, out, w.free))
     for row in range(n if latency > stop else 0):
         w.state.start[ix(row)] += latency - stop
         w.state.stop[ix(row)] += latency - stop
@@ -115,14 +116,21 @@ def simulate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger,
     return latency * TICK_S
 
 
-@inlined
-def _longest_tired(s: Shards, c: CostArrays, out: Ledger, w: Stage, shards: int) -> np.int64:
-    """Ticks that the busiest device computes where none has rested."""
-    w.free[:] = 0
+@kernel()
+def busiest(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, busy: Times) -> np.int64:
+    """Ticks that the busiest device claims of its processor, of those that rest saves something; busy: (D,) is filled
+    with what each does. A message claims what it makes a stream's frame longer by.
+    """
+    shards = s.ptr[len(g.size)]
+    busy[:] = 0
     for shard in range(shards):
         here = ix(s.device[ix(shard)])
-        w.free[here] += ticks(tired(c, out, shard, here))
-    return longest(w.free)
+        if c.rested[here, PART] > 0:
+            busy[here] += ticks(claims(c, out, shard, here, True))
+    for message in range(m.out_ptr[ix(shards)]):
+        for end in (s.device[ix(m.shard[ix(message)])], m.device[ix(message)]):
+            busy[ix(end)] += message_ticks(c, end)
+    return longest(busy)
 
 
 @inlined
@@ -135,15 +143,22 @@ def longest(times: Times) -> np.int64:
 
 
 @inlined
+def message_ticks(c: CostArrays, device: int) -> np.int64:
+    """A message claims so much of the processor of a device that rest saves something."""
+    return ticks(c.turn[ix(device), 1]) if c.rested[ix(device), PART] > 0 else np.int64(0)
+
+
+@inlined
 def countable(c: CostArrays, out: Ledger, frames: int) -> bool:
     """Whether frames can be counted: they take no longer than all that is done in them, one thing after the other,
-    by devices that do not rest.
+    by devices that do not rest, and whose caches are cold.
 
     A processor attends to a message no longer than it leaves, and takes it in no longer: as much again at most.
     """
     spent = 0.0
     for device in range(len(out.account)):
-        spent += out.account[device, COMPUTE] / (1 - c.rested[device, PART]) + out.account[device, COMMUNICATE]
+        tired = out.account[device, COMPUTE] / (1 - c.rested[device, PART])
+        spent += tired * (1 + c.cold[device, PART]) + out.account[device, COMMUNICATE]
         spent += c.turn[device, 0] + c.turn[device, 1] * len(out.size)
     return spent * frames < LONGEST_S
 

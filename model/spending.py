@@ -82,7 +82,7 @@ def _enter(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, s
     if waits:
         _wake(c, out, device, c.wake[device, 0], c.busy[device, 1])
     if begins:
-        out.cold[device] = out.rested[ix(shard)] == 1 or out.since[device] != FRESH
+        out.cold[ix(shard)] = out.rested[ix(shard)] == 1 or out.since[device] != FRESH
         out.segments[device] += 1
         out.since[device], out.spent[device] = shard, 0.0
         out.largest[device] = out.rebuilt[device] = out.relaid[device] = 0.0
@@ -115,7 +115,7 @@ def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, s
     seconds = seconds_of(g, s, c, task, share, device, since, before, rested)
     out.spent[device] += seconds
     out.seconds[ix(shard)] = seconds
-    busy_s = busy_after(c, device, before, seconds, rested, out.cold[device] == 1)
+    busy_s = busy_after(c, device, before, seconds, rested, out.cold[ix(since)] == 1)
     a = out.account[device]
     a[COMPUTE] += seconds
     a[BUSY] += busy_s

@@ -335,6 +335,17 @@ def test_a_frame_begins_later_where_its_busiest_device_would_otherwise_rest_more
     assert priced(graph, platform, mapping).latency_s == pytest.approx(computes_s, rel=1e-6)
 
 
+def test_cold_caches_and_messages_take_the_processor_of_a_device_that_would_rest(tmp_path: Path) -> None:
+    """Its caches are cold where it begins, and it has a message."""
+    graph, turn = graph_of(tmp_path, six_layers()), 1e-3
+    limited = replace(UNIT, frequency_hz=1e6, rested_part=0.5, rested_s=1.0, turn_per_message_s=turn)
+    mapping = Mapping.whole(graph, [0] * 5 + [1])
+    for part, most, more in ((0.0, 0.0, 1.0), (0.4, 10.0, 1.4)):
+        platform = cluster(replace(limited, busy_part=0.5, cold_part=part, cold_s=most), tmp_path)
+        for found in (priced(graph, platform, mapping), simulated(graph, platform, mapping).price):
+            assert found.latency_s == pytest.approx(2 * found.account[0, COMPUTE] * more + turn, rel=1e-6)
+
+
 # --- memory, by what holds it ---
 
 

@@ -49,6 +49,9 @@ def some_costs(draw: random.Random, graph: Graph, g: GraphArrays) -> CostArrays:
             attend=rng.uniform(0, 1e-5, (DEVICES, DEVICES)) * (stages > 3),
             stages=stages,
             rested=rng.uniform(0, [0.9, 1e-3], (DEVICES, 2)) * draw.choice([0, 1]),
+            busy=rng.uniform(0.1, 1, (DEVICES, 3)) * draw.choice([0, 1]),
+            cold=rng.uniform(0, [5, 1e-3], (DEVICES, 2)),
+            turn=rng.uniform(0, 1e-3, (DEVICES, 2)) * draw.choice([0, 1]),
         )
     return c._replace(
         work=1e-6 * rng.integers(0, 3, c.work.shape),
@@ -61,6 +64,9 @@ def some_costs(draw: random.Random, graph: Graph, g: GraphArrays) -> CostArrays:
         attend=1e-12 * rng.integers(0, 3, (DEVICES, DEVICES)) * (stages > 3),
         stages=stages,
         rested=np.array([[0.5, 1e-6]] * DEVICES) * rng.integers(0, 2),
+        busy=np.array([[0.5, 0, 0]] * DEVICES) * rng.integers(0, 2),
+        cold=np.array([[1, 1e-6]] * DEVICES) * rng.integers(0, 2),
+        turn=1e-6 * rng.integers(0, 3, (DEVICES, 2)),
         rate=np.full((DEVICES, DEVICES), 1e12),
         bandwidth=np.full((DEVICES, DEVICES), 1e12),
     )

@@ -91,7 +91,8 @@ def prices(draw: random.Random, network: Graph, platform: Platform, rest: bool =
     cold = rng.uniform(0, [2, 2e-4], c.cold.shape) * draw.choice([0, 1])
     c = c._replace(work=work, beside=beside, origin=origin, send=send, receive=receive, gap=gap)
     overlap = rng.choice([0.0, 0.5, 1.0], c.overlap.shape) * draw.choice([0, 1])
-    return c._replace(rested=rested, busy=busy, cold=cold, overlap=overlap)
+    turn = rng.uniform(0, 1e-4, c.turn.shape) * draw.choice([0, 1])
+    return c._replace(rested=rested, busy=busy, cold=cold, overlap=overlap, turn=turn)
 
 
 def drawn(seed: int, kind: str, memory: bool = False, rest: bool = False) -> tuple[Chromosome, CostArrays]:
