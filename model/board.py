@@ -37,7 +37,7 @@ class Board(NamedTuple):
     before, after: (S,) in that program; -1: none; begin: (D,) its first shard
     task, number: (S,) of a shard: what it is of, and the number of the segment that begins with it
     work, receives: (S,) ticks that it takes by itself, and that taking the messages it is the first to wait for takes
-    claims: (S,) ticks that its device claims of its processor, see ``simulation.busiest``; busy: (D,) of all on
+    claims: (S,) ticks that its device claims of its processor, see ``simulation.longest_claim``; busy: (D,) of all on
             a device
     sends, waits: (S,) how many messages
     spent, paid: (S,), (L * D,) microseconds of a shard, of a message

@@ -13,7 +13,7 @@ from model.links import links, own_rate
 from model.platform import Platform
 from model.script import Script
 from model.simulated import END, SEGMENT, Events, play
-from model.simulation import ATTEND, ENTER, LEAVE, SEND, TICK_S, busiest
+from model.simulation import ATTEND, ENTER, LEAVE, SEND, TICK_S, longest_claim
 
 COMPUTE, RECEIVE, HAND_OVER, TRANSFER, LATENCY = "compute", "receive", "hand over", "transfer", "latency"
 REST, TURN = "rest", "turn"
@@ -59,7 +59,7 @@ def _busiest(script: Script) -> int:
     """The device that claims most of its processor."""
     case = script.case
     busy = np.zeros(len(case.costs.pool), np.int64)
-    busiest(case.g, case.shards, case.messages, case.costs, case.ledger, busy)
+    longest_claim(case.shards, case.costs, case.ledger, len(case.shards.device), busy)
     return int(busy.argmax())
 
 

@@ -31,7 +31,7 @@ class Ledger(NamedTuple):
             segment begins before which its device has not computed, but waited or handed over
     start, stop: (S,) of a shard; depart, arrive: (M,) of a message
     account: (D, COLUMNS) what each device spends, see the column names
-    segments: (D,) how many
+    segments, messages: (D,) how many a device runs, and hands over or takes
     alive: (D,) bytes held; since: (D,) shard that the open segment began with, -1: there is none, FRESH: nor was any
            layer before; spent: (D,) its seconds so far; largest, rebuilt, relaid: (D,) bytes of its largest weights, of
            those that are rebuilt, and of the largest of these; kept: (S,) 1 where what a shard makes is in a buffer
@@ -50,6 +50,7 @@ class Ledger(NamedTuple):
     arrive: Floats
     account: Floats
     segments: Ints
+    messages: Ints
     alive: Floats
     since: Ints
     spent: Floats
@@ -75,6 +76,7 @@ def ledger(r: Room) -> Ledger:
         np.zeros(r.messages),
         np.zeros(r.messages),
         np.zeros((r.devices, COLUMNS)),
+        np.zeros(r.devices, i),
         np.zeros(r.devices, i),
         np.zeros(r.devices),
         np.zeros(r.devices, i),

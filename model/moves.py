@@ -111,11 +111,11 @@ def propose(
     if not _countable(b):
         return UNCOUNTABLE
     makespan, _ = delta.propose(b.history)
-    return max(makespan, _busiest(c, b)) * TICK_S
+    return max(makespan, _longest_claim(c, b)) * TICK_S
 
 
 @inlined
-def _busiest(c: CostArrays, b: Board) -> np.int64:
+def _longest_claim(c: CostArrays, b: Board) -> np.int64:
     """As in ``simulation``."""
     b.busy[:] = 0
     for shard in range(len(b.on)):

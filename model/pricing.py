@@ -19,14 +19,14 @@ from model.lag import lag_of
 from model.ledger import BUSY, COMMUNICATE, COMPUTE, Ledger
 from model.lowering import Messages, Shards
 from model.rest import sum_of_rest
-from model.spending import join, settle, spend
+from model.spending import join, settle, spend, turn_s
 
 
 class Desk(NamedTuple):
     """Working memory of prices.
 
-    free: (D,) when a device is free, then by how much its messages make its program longer; link: (links,) when a link
-    is; rest: (D,) seconds of a frame that a device saves by it
+    free: (D,) when a device is free; link: (links,) when a link is
+    rest: (D,) seconds of a frame that a device saves by it
     """
 
     free: Floats
@@ -61,9 +61,10 @@ def price(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w:
 def _claims(c: CostArrays, out: Ledger, w: Desk, device: int) -> float:
     """Seconds that a device claims of its processor: for what it computes, and for messages what they make a stream's
     frame longer by."""
+    messages = c.turn[device, 1] * out.messages[device]
     if c.busy[device, PART] == UNKNOWN:
-        return out.account[device, COMPUTE] + w.rest[device] + w.free[device]
-    return out.account[device, BUSY] / c.busy[device, PART] + w.free[device]
+        return out.account[device, COMPUTE] + w.rest[device] + messages
+    return out.account[device, BUSY] / c.busy[device, PART] + messages
 
 
 @inlined
@@ -103,20 +104,17 @@ def busiest(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, 
     A device counts as busy while it communicates, too, so a pipeline that computes meanwhile can be faster.
     """
     w.link[:] = 0
-    w.free[:] = 0
     sum_of_rest(s, c, out, s.ptr[len(g.size)], w.rest)
     sent = m.out_ptr[s.ptr[len(g.size)]]
     for message in range(sent):
         source, target = ix(s.device[ix(m.shard[ix(message)])]), ix(m.device[ix(message)])
-        w.free[source] += c.turn[source, 1]
-        w.free[target] += c.turn[target, 1]
         seconds = out.size[ix(message)] / c.bandwidth[source, target]
         w.link[ix(c.leave[source, target])] += seconds
         if c.enter[source, target] >= 0:
             w.link[ix(c.enter[source, target])] += seconds
     busy = 0.0
     for device in range(len(c.pool)):
-        turn = c.turn[device, 0] + w.free[device] if out.segments[device] > 0 else 0.0
+        turn = turn_s(c, out, device) if out.segments[device] > 0 else 0.0
         compute = out.account[device, COMPUTE] + w.rest[device]
         busy = max(busy, compute + out.account[device, COMMUNICATE] + turn)
     for link in range(c.links):

@@ -29,7 +29,7 @@ from model.lag import lag_of
 from model.ledger import COMMUNICATE, COMPUTE, Ledger
 from model.lowering import Messages, Room, Shards
 from model.rest import claims
-from model.spending import join, settle, spend
+from model.spending import join, settle, spend, turn_s
 
 TICK_S, TICKS = 1e-15, 1e15
 """Seconds of a tick, ticks of a second."""
@@ -97,8 +97,8 @@ def simulate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger,
     """Fill ``out``; returns the latency in seconds: one frame alone, from first input to last output.
 
     UNCOUNTABLE where it could take more than ``LONGEST_S``. One frame comes after another, so that none is shorter than
-    what a device claims of its processor, see ``busiest``: a frame that is begins later by that, as if its devices
-    rested first.
+    what a device claims of its processor, see ``longest_claim``: a frame that is begins later by that, as if its
+    devices rested first.
     """
     spend(g, s, m, c, out)
     if not countable(c, out, 1):
@@ -107,7 +107,7 @@ def simulate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger,
     one = np.int64(1)  # not the constant, which would compile the core once more
     ended = events.simulate(w.tasks, n, one, PLAIN, w.state)
     stop = w.state.stop[w.state.order[ended - 1]]
-    latency = max(stop, busiest(g, s, m, c, out, w.free))
+    latency = max(stop, longest_claim(s, c, out, s.ptr[len(g.size)], w.free))
     for row in range(n if latency > stop else 0):
         w.state.start[ix(row)] += latency - stop
         w.state.stop[ix(row)] += latency - stop
@@ -117,19 +117,17 @@ def simulate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger,
 
 
 @kernel()
-def busiest(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, busy: Times) -> np.int64:
+def longest_claim(s: Shards, c: CostArrays, out: Ledger, shards: int, busy: Times) -> np.int64:
     """Ticks that the busiest device claims of its processor, of those that rest saves something; busy: (D,) is filled
     with what each does. A message claims what it makes a stream's frame longer by.
     """
-    shards = s.ptr[len(g.size)]
     busy[:] = 0
     for shard in range(shards):
         here = ix(s.device[ix(shard)])
         if c.rested[here, PART] > 0:
             busy[here] += ticks(claims(c, out, shard, here, True))
-    for message in range(m.out_ptr[ix(shards)]):
-        for end in (s.device[ix(m.shard[ix(message)])], m.device[ix(message)]):
-            busy[ix(end)] += message_ticks(c, end)
+    for device in range(len(busy)):
+        busy[device] += out.messages[device] * message_ticks(c, device)
     return longest(busy)
 
 
@@ -159,7 +157,7 @@ def countable(c: CostArrays, out: Ledger, frames: int) -> bool:
     for device in range(len(out.account)):
         tired = out.account[device, COMPUTE] / (1 - c.rested[device, PART])
         spent += tired * (1 + c.cold[device, PART]) + out.account[device, COMMUNICATE]
-        spent += c.turn[device, 0] + c.turn[device, 1] * len(out.size)
+        spent += turn_s(c, out, device)
     return spent * frames < LONGEST_S
 
 

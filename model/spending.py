@@ -54,6 +54,7 @@ def spend(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) ->
     out.alive[:] = 0
     out.account[:] = 0
     out.segments[:] = 0
+    out.messages[:] = 0
     out.since[:] = FRESH
     for task in range(len(g.size)):
         for shard in range(s.ptr[task], s.ptr[task + 1]):
@@ -177,6 +178,8 @@ def _communicate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Led
     seconds = under_way_s(c, source, target, size)
     _wake(c, out, target, c.wake[target, 1] * size, c.busy[target, 2] * size)
     out.size[row], out.reader[row] = size, -1
+    out.messages[source] += 1
+    out.messages[target] += 1
     out.since[source] = -1 if m.shard[row] >= s.ptr[ix(g.n_inputs)] else FRESH
     out.account[source, COMMUNICATE] += seconds
     out.account[target, COMMUNICATE] += seconds
@@ -258,6 +261,13 @@ def above(a: Floats, k: Floats) -> float:
     """Bytes of a device at most above what lasts: of frames, or while its sessions are opened. k: of its ``memory``"""
     frames = a[ACTIVATIONS] * k[ACTIVE] + a[BUFFERS] * k[BUFFER] + a[PASSED] * k[PASS]
     return max(frames, a[OPENING] * k[TWICE])
+
+
+@inlined
+def turn_s(c: CostArrays, out: Ledger, device: int) -> float:
+    """Seconds of a device for a frame of a stream besides its segments and messages: of the frame, and of each message
+    of it."""
+    return c.turn[ix(device), 0] + c.turn[ix(device), 1] * out.messages[ix(device)]
 
 
 @inlined

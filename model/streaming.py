@@ -23,6 +23,7 @@ from model.ledger import Ledger
 from model.lowering import Messages, Shards
 from model.rest import rest_saves, sum_of_rest
 from model.simulation import ENTER, LEAVE, TICK_S, UNCOUNTABLE, Stage, build, countable, take_ticks, ticks
+from model.spending import turn_s
 
 
 @kernel()
@@ -134,7 +135,7 @@ def _end_of_program(
 ) -> int:
     """The task that ends a device's frame, and what it lets go on; returns the number of edges so far."""
     t = w.tasks
-    turn = c.turn[device, 0]
+    t.duration[task] = w.taken[w.begin[device]] + ticks(turn_s(c, out, device))
     t.resource[task] = t.lag[task] = -1
     t.needs[:, task] = 1
     t.first[task] = edge
@@ -143,14 +144,10 @@ def _end_of_program(
     t.needs[2, w.begin[device]] += 1
     edge += 1
     for message in range(sent):
-        source = s.device[m.shard[message]]
-        if device in (source, m.device[message]):
-            turn += c.turn[device, 1]
-        if m.device[message] == device and out.size[message] > c.eager[source, device]:
+        if m.device[message] == device and out.size[message] > c.eager[s.device[m.shard[message]], device]:
             leave = w.handed[message] + LEAVE
             t.to[edge], t.distance[edge] = leave, 2
             t.needs[2, leave] += 1
             edge += 1
-    t.duration[task] = w.taken[w.begin[device]] + ticks(turn)
     t.first[task + 1] = edge
     return edge

@@ -285,6 +285,14 @@ def test_only_a_stream_takes_longer_by_what_is_between_two_frames(
         assert turning.period_s - plain.period_s == pytest.approx(times * turn, rel=1e-6)
 
 
+def test_a_stream_is_counted_by_the_messages_that_it_has(tmp_path: Path) -> None:
+    """Two devices with a message each; there is room for more."""
+    graph, turn = graph_of(tmp_path, six_layers()), 50.0
+    platform = cluster(replace(UNIT, turn_per_message_s=turn), tmp_path)
+    found = simulated(graph, platform, Mapping.whole(graph, [0] * 3 + [1] * (len(graph.layers) - 3)), 20, 4)
+    assert found.price.period_s == pytest.approx(turn, rel=1e-3)
+
+
 @pytest.mark.parametrize(("first", "busy"), [(1, True), (5, False)])
 def test_rest_saves_time_in_a_frame_alone_and_in_a_stream_as_far_as_a_device_is_idle(
     tmp_path: Path, first: int, busy: bool
