@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from statistics import fmean, median
 
-from dse.calibrate.command import Lab, Type, turns_of
+from dse.calibrate.command import Lab, Type
 from dse.calibrate.links import link_bundles
 from dse.calibrate.measure import Job, link_samples
+from dse.calibrate.turns import settled, turns_of
 from dse.provenance import changes
 from model.link_costs import WAY, LinkSample
 from model.link_fit import ALIKE_BYTES
@@ -113,8 +114,8 @@ def together_drifts(lab: Lab) -> list[Drift]:
     found: list[Drift] = []
     slowest = max(device.slowdown for device in lab.platform.devices)
     for done, job in enumerate(jobs):
-        before = [run for run in turns_of(job, there) if run.period_s]
-        if before:
+        if (turns := turns_of(job, there)) and all(run.period_s for run in turns):
+            before = settled(turns)
             lab.tell(done, len(jobs), str(job))
             now = lab.measure(job)
             devices = f"{len(now.ranks)} devices"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, count, pairwise, takewhile, zip_longest
+from itertools import chain, pairwise, zip_longest
 from pathlib import Path
 from statistics import fmean
 from typing import TypeVar
@@ -30,6 +30,7 @@ from dse.calibrate.measure import (
     run,
 )
 from dse.calibrate.samples import Store
+from dse.calibrate.turns import TURNS, doubtful, settled, turns_of
 from dse.inputs import Cnn
 from dse.provenance import changes
 from dse.ready import Place
@@ -49,8 +50,6 @@ tell most are run, at least so many."""
 TOGETHER, TOGETHER_S = (4, 2), 10.0
 """At most so many devices run a network together: as many in stretches as the first says, and handing it to and fro as
 many as each says, in so many seconds by what is guessed. The fewer, the longer each computes between two messages."""
-TURNS = 2
-"""How often each of these is run, long after one another: a host that was slow for minutes is seldom so twice."""
 AMID = 4
 """After so many runs on one device the whole of a network is run again, now of the one, now of the other: how fast is
 the device at that time?"""
@@ -147,7 +146,7 @@ class Lab:
     def together(self, turn: int) -> list[Job]:
         """The runs of each network on several devices; none where there is one. Of different hosts, where there are.
 
-        Before them those of the first network in which single layers are alone. turn: less than ``TURNS``
+        Before them those of the first network in which single layers are alone. turn: how often they were run before
         """
         hosts = [device.host for device in self.platform.devices]
         first = [hosts.index(host) for host in dict.fromkeys(hosts)]
@@ -259,15 +258,20 @@ class Measured:
 
     looks: the first, at all devices; runs: type → its runs, of all networks, as ``level.levelled`` has them
     links: of all pairs that were measured
-    together: on several devices, all turns; again: what was run twice, minutes apart
+    turns: on several devices, of each design those that count; again: what was run twice, minutes apart
     """
 
     types: tuple[Type, ...]
     looks: tuple[Run, ...]
     runs: dict[str, list[Run]]
     links: tuple[LinkSample, ...]
-    together: tuple[Run, ...]
+    turns: tuple[tuple[Run, ...], ...]
     again: tuple[tuple[Run, Run], ...]
+
+    @property
+    def together(self) -> tuple[Run, ...]:
+        """All that count on several devices."""
+        return tuple(chain.from_iterable(self.turns))
 
     @property
     def apart(self) -> float:
@@ -290,9 +294,11 @@ def measured(lab: Lab) -> Measured:
     level = levelled(seen, alone, alike)
     runs = {type_.name: [run for run in level if alike[run.device][0] == type_.name] for type_ in types}
     links = lab.links()
-    turns = [first, *(lab.runs(lab.together(turn)) for turn in range(1, TURNS))]
-    again = (*_whole_again(seen, alone), *zip(first, turns[-1], strict=True))
-    return Measured(tuple(types), tuple(seen), runs, tuple(links), tuple(chain.from_iterable(turns)), again)
+    pairs = list(zip(first, lab.runs(lab.together(1)), strict=True))
+    lab.runs([job for job, pair in zip(lab.together(TURNS), pairs, strict=True) if doubtful(pair)])
+    there = lab.store.by_key
+    several = tuple(settled(turns_of(job, there)) for job in lab.together(0))
+    return Measured(tuple(types), tuple(seen), runs, tuple(links), several, (*_whole_again(seen, alone), *pairs))
 
 
 def _whole_again(looks: Sequence[Run], runs: Sequence[Run]) -> list[tuple[Run, Run]]:
@@ -318,12 +324,6 @@ def in_turn(of_networks: Sequence[Sequence[Job]]) -> list[Job]:
 def affordable(look: Run, budget_s: float) -> int:
     """How many runs like this one, with as few frames as can be. look: of frames alone"""
     return max(FEWEST, int(PATIENCE * budget_s / least_s(look)))
-
-
-def turns_of(job: Job, there: Mapping[str, Run]) -> list[Run]:
-    """What came of a job each time. there: by key"""
-    keys = (replace(job, turn=turn).key for turn in count())
-    return [there[key] for key in takewhile(there.__contains__, keys)]
 
 
 T = TypeVar("T")

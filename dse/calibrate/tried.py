@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dse.calibrate.command import TURNS, Lab, Measured
+from dse.calibrate.command import Lab, Measured
 from dse.calibrate.measure import WARMUP, Job
 from dse.calibrate.results import Result
 from model.coefficients import Coefficients, UnitCost
@@ -68,8 +68,7 @@ class Tried:
 
 def tried(lab: Lab, found: Measured, calibrated: Platform) -> list[Tried]:
     """All runs on several devices, by the platform that came of them."""
-    turns, runs = (lab.together(turn) for turn in range(TURNS)), {run.key: run for run in found.together}
-    return [_tried([runs[job.key] for job in same], same[0], calibrated) for same in zip(*turns, strict=True)]
+    return [_tried(runs, job, calibrated) for runs, job in zip(found.turns, lab.together(0), strict=True)]
 
 
 def _tried(runs: Sequence[Run], job: Job, calibrated: Platform) -> Tried:

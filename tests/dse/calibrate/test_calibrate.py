@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import time
+from collections import defaultdict
 from itertools import pairwise
 from math import hypot
 from pathlib import Path
@@ -22,6 +23,7 @@ from dse.calibrate.check import Drift
 from dse.calibrate.command import AMID, FIRST_LOOK, SAMPLES
 from dse.calibrate.design import WHOLE
 from dse.calibrate.samples import RUN, opened
+from dse.calibrate.turns import TURNS, settled
 from model import coefficients
 from model import priced as prices
 from model.load import load
@@ -161,13 +163,19 @@ def test_what_is_there_is_not_measured_again_and_gives_the_same_files(finished: 
     assert files(here / "out") == before
 
 
+def turns() -> list[list[Run]]:
+    """What was run on several devices, by what it is."""
+    found = defaultdict[tuple[str, ...], list[Run]](list)
+    for run in kept():
+        if len(run.ranks) > 1:
+            found[run.what, *(rank.device for rank in run.ranks)].append(run)
+    return list(found.values())
+
+
 def twice() -> list[tuple[float, float]]:
     """Seconds of what was run twice, then and minutes later."""
-    runs = kept()
-    whole, several = [run for run in runs if run.what in (FIRST_LOOK, WHOLE)], [r for r in runs if len(r.ranks) > 1]
-    half = len(several) // 2
-    pairs = (*pairwise(whole), *zip(several[:half], several[half:], strict=True))
-    return [(before.time_s, now.time_s) for before, now in pairs]
+    whole = [run for run in kept() if run.what in (FIRST_LOOK, WHOLE)]
+    return [(before.time_s, now.time_s) for before, now in (*pairwise(whole), *(of[:TURNS] for of in turns()))]
 
 
 @pytest.mark.mpi
@@ -192,20 +200,17 @@ def test_predictions_expect_to_be_off_by_what_one_device_was_held_out_and_severa
 @pytest.mark.mpi
 def test_of_two_runs_on_several_devices_both_count(finished: Path, here: Path) -> None:
     copytree(finished, here / "out")
-    head, *lines = (here / "out" / SAMPLES).read_text().splitlines()
-    runs = [(at, body) for at, body in enumerate(map(json.loads, lines)) if len(body.get("ranks", ())) > 1]
-    half = len(runs) // 2
-    pairs = list(zip(runs[:half], runs[half:], strict=True))
-    assert len(pairs) > 1
-    for number, pair in enumerate(pairs):
-        assert pair[0][1]["what"] == pair[1][1]["what"]
-        assert pair[0][1]["key"] != pair[1][1]["key"]
-        at, body = pair[number % 2]
-        lines[at] = json.dumps(body | {"latencies_s": [1e3] * len(body["latencies_s"])})
-    (here / "out" / SAMPLES).write_text("\n".join([head, *lines, ""]))
+    times = {of[turn].key: 1e3 * (1 + turn / 10) for of in turns() for turn in range(TURNS)}
+    more = {run.key for of in turns() for run in of[TURNS:]}
+    file = here / "out" / SAMPLES
+    lines = [line for line in map(json.loads, file.read_text().splitlines()) if line.get("key") not in more]
+    for line in lines:
+        if line.get("key") in times:
+            line |= {"latencies_s": [times[line["key"]]] * 3, "period_s": line["period_s"] and 1.0}
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     told = json.loads(done(*CALIBRATE, "--json"))["together"]
-    assert [each["measured_s"] for each in told] == [pytest.approx(fmean(times)) for times in twice()[-len(pairs) :]]
-    assert all(500 < each["measured_s"] < 510 for each in told)
+    assert len(told) == len(turns()) > 1
+    assert [each["measured_s"] for each in told] == [pytest.approx(1050)] * len(told)
 
 
 @pytest.mark.mpi
@@ -256,8 +261,9 @@ def test_check_finds_a_time_that_is_another_now_and_writes_nothing(finished: Pat
     network, latency, period, *links = json.loads(said.out)
     assert (network["type"], network["drifted"], network["changed"]) == ("a", True, [])
     for row, time_s in ((latency, "time_s"), (period, "period_s")):
-        turns = [getattr(run, time_s) for run in kept() if run.what == "stretches"]
-        assert (row["device"], row["before_s"]) == ("2 devices", pytest.approx(sum(turns) / 2))
+        (stretches,) = (settled(of) for of in turns() if of[0].what == "stretches")
+        before_s = fmean(getattr(run, time_s) for run in stretches)
+        assert (row["device"], row["before_s"]) == ("2 devices", pytest.approx(before_s))
         assert 0 < row["now_s"] != row["before_s"]
     assert [row["network"] for row in (latency, period)] == ["six, latency", "six, period"]
     assert {row["device"] for row in links} == {"a_cpu0 to c_cpu0", "c_cpu0 to a_cpu0"}
@@ -330,6 +336,25 @@ def test_runs_that_other_virtual_machines_disturbed_each_time_are_told(finished:
     said = done(*CALIBRATE)
     assert re.search(rf"(?m)^disturbed: in 2 of {type_['runs']} runs of a, .* had up to 30% of a processor; ", said)
     assert re.search(r"(?m)^disturbed: in \d+ of \d+ runs of several devices, .* had up to 4% of a processor; ", said)
+
+
+@pytest.mark.mpi
+def test_a_run_on_several_devices_that_was_disturbed_is_run_once_more_and_does_not_count(
+    finished: Path, here: Path
+) -> None:
+    copytree(finished, here / "out")
+    file, what = here / "out" / SAMPLES, "alone: Conv"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    of = [line for line in lines if line.get("kind") == RUN and line["what"] == what][:TURNS]
+    of[0]["latencies_s"] = [1e3 + time_s for time_s in of[0]["latencies_s"]]
+    kept_lines = [line for line in lines if line in of or line.get("what") != what]
+    file.write_text("".join(json.dumps(line) + "\n" for line in kept_lines))
+    told = json.loads(done(*CALIBRATE, "--json"))["together"]
+    made = [run for run in kept() if run.what == what]
+    assert len(made) == TURNS + 1
+    assert max(test["measured_s"] for test in told) < 100
+    done(*CALIBRATE)
+    assert [run for run in kept() if run.what == what] == made
 
 
 @pytest.mark.mpi
