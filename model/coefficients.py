@@ -108,6 +108,7 @@ class UnitCost:
     wake_busy_s:  processor time that a segment takes more which waits for messages
     cold_part, cold_s: processor time that a segment takes more whose device has not computed until then: a part of what
                   it takes, seconds at most. Its caches are cold: others had them
+    cold_wait_s:  after how long a wait caches are half as cold as after a long one, see ``rest.kept_warm``
     kernels: measured layers by signature (``model.signature``); they come before what ``layers`` says
     gains:   seconds that an edge inside a segment saves, of measured edges, by ``signature.edge_name``
     gain_parts: what other edges save, by pair of kinds (``pair``): as a part of what the shorter of both layers takes
@@ -158,6 +159,7 @@ class UnitCost:
     wake_busy_s: float = 0.0
     cold_part: float = 0.0
     cold_s: float = 0.0
+    cold_wait_s: float = 0.0
     memory_kinds: dict[str, float] = field(default_factory=dict)
     memory_opening: float = 0.0
     memory_passed: float = 0.0
@@ -252,7 +254,8 @@ def _plain(cost: LayerCost) -> LayerCost:
 MESSAGES = (
     *("send_s", "send_s_per_byte", "receive_s", "receive_s_per_byte", "gap_s", "overlap"),
     *("late_s", "late_s_per_byte", "wake_s", "wake_s_per_byte", "attend_s_per_byte", "take_s_per_byte"),
-    *("rested_part", "rested_s", "turn_s", "turn_per_message_s", "wake_busy_s", "cold_part", "cold_s"),
+    *("rested_part", "rested_s", "turn_s", "turn_per_message_s", "wake_busy_s"),
+    *("cold_part", "cold_s", "cold_wait_s"),
 )
 """Fields of ``UnitCost`` that tell what messages cost a device."""
 

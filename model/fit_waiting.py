@@ -39,6 +39,8 @@ PACE, OFF = 0.03, 0.05
 KNEES = (0.0, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 16e-3)
 """Seconds of a segment from which on rest saves no more, or cold caches cost no more. The least of these is taken that
 leaves only ``LITTLE`` more off than the best does: 0 where that explains little."""
+IDLE = (0.0, 2.5e-4, 1e-3, 4e-3, 16e-3)
+"""Seconds of a wait after which caches are half as cold as after a long one. The least is taken, as of ``KNEES``."""
 LITTLE = 0.03
 SAVED = 0.95
 """Of a segment's time, rest saves less than this part."""
@@ -60,6 +62,7 @@ class Waiting:
     wake_busy_s: float = 0.0
     cold_part: float = 0.0
     cold_s: float = 0.0
+    cold_wait_s: float = 0.0
 
     def rest_saves(self, time_s: float) -> float:
         """Seconds, of a segment that began rested and took so long."""
@@ -78,7 +81,7 @@ def fit_waiting(
     units: device → what it computes at; types: device → its type, as the links of ``wires`` have them
     """
     late = by_type(_late(runs, wires.links, types), types)
-    longer = by_type(_longer(runs, networks, units, wires, begin_rested), types)
+    longer = by_type(_longer([(run, run) for run in runs], networks, units, wires, begin_rested), types)
     busier = by_type(_longer(_of_processors(runs, units), networks, units, wires, begin_cold), types)
     parts = {types[device]: unit.busy_part or 0.0 for device, unit in units.items()}
     return {
@@ -109,17 +112,18 @@ def _late(runs: Sequence[Run], links: LinkCosts, types: Mapping[str, str]) -> li
 
 
 def _longer(
-    runs: Sequence[Run],
+    runs: Sequence[tuple[Run, Run]],
     networks: Mapping[str, Network],
     units: Mapping[str, UnitCost],
     wires: Wires,
     begin: Callable[[Run], set[int]],
 ) -> list[Row]:
-    """Segments: number of the run, what they take alone, whether they begin in that way, whether they wait for messages
-    and bytes of these, bytes that leave while they are computed, how well they are known, what they take.
+    """Segments: number of the run, what they take alone, whether they begin in that way, how long their device waits
+    before each that does, whether they wait for messages and bytes of these, bytes that leave while they are computed,
+    how well they are known, what they take. runs: as they were, and with seconds of segments that are asked for
     """
     found: list[Row] = []
-    for number, run in enumerate(runs):
+    for number, (was, run) in enumerate(runs):
         network, sizes = networks[run.network], defaultdict[int, list[int]](list)
         divided = network.divided(part for sample in run.samples for part in sample.parts)
         for message in run.arrivals:
@@ -128,24 +132,36 @@ def _longer(
         clocks = {name: Clock(network, units[name]) for name in {sample.device for sample in run.samples}}
         leaving = wires.leaving(run)
         begun, means = begin(run), means_s(run.samples)
+        idle = idle_s(was, begun)
         scatter = {name: scatter_s([s for s in run.samples if s.device == name]) for name in clocks}
         for index, sample in enumerate(run.samples):
             alone_s, come = clocks[sample.device].seconds(sample.parts, divided), sizes[index]
             error_s = float(np.hypot(OFF * alone_s + FAR_S, np.sqrt(scatter[sample.device] * alone_s)))
-            row = (number, alone_s, index in begun, bool(come), sum(come), leaving[index], error_s, means[index])
+            begins = (index in begun, idle[sample.device])
+            row = (number, alone_s, *begins, bool(come), sum(come), leaving[index], error_s, means[index])
             found.append((sample.device, row))
     return found
 
 
-def _of_processors(runs: Sequence[Run], units: Mapping[str, UnitCost]) -> list[Run]:
-    """Runs that tell what processors were at, as if they had never rested: segments take as long as they do then."""
+def idle_s(run: Run, begun: set[int]) -> dict[str, float]:
+    """Seconds of a frame in which each device does not compute, for each segment of its that is among the ``begun``."""
+    busy, count = defaultdict[str, float](float), defaultdict[str, int](int)
+    for index, (sample, time_s) in enumerate(zip(run.samples, means_s(run.samples), strict=True)):
+        busy[sample.device] += time_s
+        count[sample.device] += index in begun
+    return {device: max(run.time_s - busy[device], 0.0) / max(count[device], 1) for device in busy}
+
+
+def _of_processors(runs: Sequence[Run], units: Mapping[str, UnitCost]) -> list[tuple[Run, Run]]:
+    """Runs that tell what processors were at, and the same as if these had never rested: segments take as long as they
+    do then."""
     found = []
     for run in runs:
         parts = [units[sample.device].busy_part for sample in run.samples]
         if run.busy_s and all(parts):
             each = zip(run.samples, run.busy_s, parts, strict=True)
             samples = tuple(replace(s, times_s=(busy_s / part,)) for s, busy_s, part in each if part)
-            found.append(replace(run, samples=samples))
+            found.append((run, replace(run, samples=samples)))
     return found
 
 
@@ -222,9 +238,9 @@ def _busier(rows: Sequence[tuple[float, ...]], part: float) -> dict[str, float]:
     """For how much longer a processor is at segments, as fields of ``Waiting``, by rows of it alone: kernel and MPI
     are at bytes elsewhere. part: of the time that computing takes, in which it is at it
     """
-    by_segment = [(*row[:4], 0.0, 0.0, *row[6:]) for row in rows]
-    x, cold, knee = _fitted(by_segment, 1.0) or ([0.0], 0.0, 0.0)
-    return {"wake_busy_s": part * x[0], "cold_part": cold, "cold_s": part * cold * knee}
+    by_segment = [(*row[:5], 0.0, 0.0, *row[7:]) for row in rows]
+    x, cold, knee, wait = _fitted(by_segment, 1.0, IDLE) or ([0.0], 0.0, 0.0, 0.0)
+    return {"wake_busy_s": part * x[0], "cold_part": cold, "cold_s": part * cold * knee, "cold_wait_s": wait}
 
 
 def _more(rows: Sequence[tuple[float, ...]]) -> dict[str, float]:
@@ -232,37 +248,47 @@ def _more(rows: Sequence[tuple[float, ...]]) -> dict[str, float]:
     fields of ``Waiting``; none where too few were seen."""
     if not (found := _fitted(rows, -1.0)):
         return {}
-    x, part, knee = found
+    x, part, knee, _ = found
     names = ("wake_s", "wake_s_per_byte", "attend_s_per_byte", "rested_part", "rested_s")
     return dict(zip(names, [*x, part, part * knee], strict=True))
 
 
-def _fitted(rows: Sequence[tuple[float, ...]], sign: float) -> tuple[list[float], float, float] | None:
+def _fitted(
+    rows: Sequence[tuple[float, ...]], sign: float, waits: Sequence[float] = (0.0,)
+) -> tuple[list[float], float, float, float] | None:
     """What segments take longer by each figure of their messages; and by how they begin (-1: less), which part of what
-    they take alone, and of how much of it. None where too few were seen. Beside them the pace of each run is fitted,
-    near 1 by ``PACE``.
+    they take alone, of how much of it, and after which wait half of that. None where too few were seen. Beside them the
+    pace of each run is fitted, near 1 by ``PACE``.
     """
-    table = np.array(rows, dtype=np.float64).reshape(-1, 8)
-    (numbers, alone_s, begun), messages = np.split(table[:, :3], 3, axis=1), table[:, 3:6]
-    error, time_s = table[:, 6:7], table[:, 7]
+    table = np.array(rows, dtype=np.float64).reshape(-1, 9)
+    (numbers, alone_s, begun, idle), messages = np.split(table[:, :4], 4, axis=1), table[:, 4:7]
+    error, time_s = table[:, 7:8], table[:, 8]
     if np.count_nonzero(messages.any(axis=1)) < LEAST:
         return None
     of_run = numbers == np.unique(numbers)
     runs = of_run.shape[1]
     values = np.concatenate([np.full(runs, 1 / PACE), time_s / error[:, 0]])
-    tried, scale = [], None
-    for knee in KNEES:
-        begin = sign * np.minimum(alone_s, knee) * begun
+    scale: list[float] = []
+
+    def tried(knee: float, wait: float) -> tuple[float, Floats]:
+        begin = sign * np.minimum(alone_s, knee) * begun * (idle / (idle + wait) if wait else 1.0)
         seen = np.hstack([of_run * alone_s, messages * SCALE, begin]) / error
         lines = np.vstack([np.eye(runs, seen.shape[1]) / PACE, seen])
         x, usual = _robust(lines, values, runs, FAR, LOST)
-        scale = scale or usual
+        scale.append(usual)
         off = lines @ x - values
-        if sign > 0 or x[-1] < SAVED:
-            tried.append((_loss(np.append(off[:runs], off[runs:] / scale)), knee, x))
-    least = min(off for off, *_ in tried)
-    knee, x = next((knee, x) for off, knee, x in tried if off <= (1 + LITTLE) * least)
-    return (SCALE * x[runs:-1]).tolist(), float(x[-1]), knee
+        return _loss(np.append(off[:runs], off[runs:] / scale[0])), x
+
+    knee, _ = _simplest({knee: tried(knee, 0.0) for knee in KNEES}, sign)
+    wait, x = _simplest({wait: tried(knee, wait) for wait in waits}, sign)
+    return (SCALE * x[runs:-1]).tolist(), float(x[-1]), knee, wait
+
+
+def _simplest(tried: Mapping[float, tuple[float, Floats]], sign: float) -> tuple[float, Floats]:
+    """The least figure that leaves only ``LITTLE`` more off than the best does, and what is fitted with it."""
+    sound = {figure: (off, x) for figure, (off, x) in tried.items() if sign > 0 or x[-1] < SAVED}
+    least = min(off for off, _ in sound.values())
+    return next((figure, x) for figure, (off, x) in sound.items() if off <= (1 + LITTLE) * least)
 
 
 def _loss(off: Floats) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from model.arrays import GraphArrays, ix
 from model.compiled import inlined
-from model.costs import MOST, PART, UNKNOWN, CostArrays, Floats
+from model.costs import AFTER, MOST, PART, UNKNOWN, CostArrays, Floats
 from model.ledger import Ledger
 from model.lowering import Shards
 
@@ -51,6 +51,13 @@ def claimed(c: CostArrays, device: int, seconds: float, rested: bool, cold: bool
     if not cold or c.busy[ix(device), PART] == UNKNOWN:
         return tired
     return tired + min(c.cold[ix(device), PART] * tired, c.cold[ix(device), MOST] / c.busy[ix(device), PART])
+
+
+@inlined
+def kept_warm(c: CostArrays, device: int, wait_s: float) -> float:
+    """The part of what cold caches cost that is not lost in a wait of so many seconds."""
+    half = c.cold[ix(device), AFTER]
+    return half / (half + max(wait_s, 0.0)) if half > 0 else 0.0
 
 
 @inlined

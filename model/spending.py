@@ -34,17 +34,20 @@ from model.ledger import (
     BUSY,
     COMMUNICATE,
     COMPUTE,
+    COUNT,
     ENERGY,
     FRESH,
+    JOULES,
     MEMORY,
     OPENING,
     PASSED,
+    SECONDS,
     WAIT,
     WEIGHTS,
     Ledger,
 )
 from model.lowering import Messages, Shards, alone
-from model.rest import begins_rested, busy_after
+from model.rest import begins_rested, busy_after, kept_warm
 from model.seconds import seconds_of, share_of
 
 
@@ -55,6 +58,7 @@ def spend(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) ->
     out.account[:] = 0
     out.segments[:] = 0
     out.messages[:] = 0
+    out.chill[:] = 0
     out.since[:] = FRESH
     for task in range(len(g.size)):
         for shard in range(s.ptr[task], s.ptr[task + 1]):
@@ -84,6 +88,7 @@ def _enter(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, s
         _wake(c, out, device, c.wake[device, 0], c.busy[device, 1])
     if begins:
         out.cold[ix(shard)] = out.rested[ix(shard)] == 1 or out.since[device] != FRESH
+        out.chill[device, COUNT] += out.cold[ix(shard)]
         out.segments[device] += 1
         out.since[device], out.spent[device] = shard, 0.0
         out.largest[device] = out.rebuilt[device] = out.relaid[device] = 0.0
@@ -117,6 +122,10 @@ def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, s
     out.spent[device] += seconds
     out.seconds[ix(shard)] = seconds
     busy_s = busy_after(c, device, before, seconds, rested, out.cold[ix(since)] == 1)
+    if out.cold[ix(since)] == 1:
+        chill_s = busy_s - busy_after(c, device, before, seconds, rested, False)
+        out.chill[device, SECONDS] += chill_s
+        out.chill[device, JOULES] += chill_s * c.work[task, device, WATTS]
     a = out.account[device]
     a[COMPUTE] += seconds
     a[BUSY] += busy_s
@@ -243,11 +252,15 @@ def join(m: Messages, out: Ledger, shard: int, device: int, free: float) -> floa
 
 @kernel()
 def settle(c: CostArrays, out: Ledger, latency: float) -> None:
-    """Energy of communication and waiting, and what hosts draw all the time, of a frame of so many seconds; resident
-    memory (Eq. 4.9). For each device that takes part: it answers for all that its host draws.
+    """Energy of communication and waiting, and what hosts draw all the time, of a frame of so many seconds; less what
+    caches keep in its waits; resident memory (Eq. 4.9). For each device that takes part: it answers for all that its
+    host draws.
     """
     for device in range(len(c.pool)):
-        a = out.account[device]
+        a, chill = out.account[device], out.chill[device]
+        warm = kept_warm(c, device, (latency - a[COMPUTE]) / max(chill[COUNT], 1.0))
+        a[BUSY] -= warm * chill[SECONDS]
+        a[ENERGY] -= warm * chill[JOULES]
         a[ENERGY] += (a[COMMUNICATE] + a[WAIT]) * c.communication_w[device]
         if a[COMPUTE] + a[COMMUNICATE] + a[ACTIVATIONS] > 0:
             k = c.memory[device]

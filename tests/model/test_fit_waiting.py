@@ -18,7 +18,7 @@ from model.case import Case
 from model.coefficients import Coefficients, UnitCost
 from model.fit_memory import fit_memory, peak_bytes
 from model.fit_stream import fit_stream
-from model.fit_waiting import Waiting, Wires, fit_waiting
+from model.fit_waiting import Waiting, Wires, begin_cold, fit_waiting, idle_s
 from model.graph import Graph, Tensor
 from model.held_weights import Weights
 from model.ledger import ACTIVATIONS, BUFFERS, COMPUTE, MEMORY, OPENING, PASSED, WEIGHTS
@@ -87,7 +87,7 @@ def found(graph: Graph, *runs: Run, unit: UnitCost = UNIT) -> Waiting:
 
 def test_what_messages_cost_comes_back(graph: Graph) -> None:
     seen = [*vars(found(graph, made_up(graph, UNATTENDED))).values()]
-    assert seen[2:] == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte, *[0] * 8], rel=1e-3)
+    assert seen[2:] == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte, *[0] * 9], rel=1e-3)
     assert seen[:2] == pytest.approx(
         [KNOWN.late_s, KNOWN.late_s_per_byte], rel=0.2
     )  # what the link takes is fitted, too
@@ -150,6 +150,24 @@ def test_what_a_processor_is_at_comes_back(graph: Graph, part: float, cold: floa
     assert (seen.rested_part, seen.rested_s) == pytest.approx((0.4, 4e-4), rel=0.1)
     seen = found(graph, replace(run, samples=tuple(samples)))
     assert (seen.wake_busy_s, seen.cold_part, seen.cold_s) == (0, 0, 0)  # of whom nobody knows its part
+
+
+@pytest.mark.parametrize("wait_s", [1e-3, 4e-3])
+def test_caches_are_the_colder_the_longer_a_device_waits(graph: Graph, wait_s: float) -> None:
+    """Runs in which all devices wait longer and longer."""
+    run, clock = made_up(graph, KNOWN), Clock(Network(graph), UNIT)
+    runs = []
+    for more_s in (0.0, 1e-3, 3e-3, 10e-3, 100e-3):
+        longer = replace(run, latencies_s=(run.time_s + more_s * len(run.samples) / 2,))
+        waits, samples = idle_s(longer, begun := begin_cold(longer)), []
+        for number, sample in enumerate(run.samples):
+            at_it, wait = clock.seconds(sample.parts), waits[sample.device]
+            cold_s = min(1.5 * at_it, 4e-4) * wait / (wait + wait_s) * (number in begun)
+            samples.append(replace(sample, busy_s=at_it + cold_s))
+        runs.append(replace(longer, samples=tuple(samples)))
+    seen = found(graph, *runs, unit=replace(UNIT, busy_part=1.0))
+    assert (seen.cold_wait_s, seen.cold_part) == (wait_s, pytest.approx(1.5, rel=0.1))
+    assert seen.cold_s == pytest.approx(4e-4, rel=0.2)
 
 
 def stands_still(run: Run, seed: int, frames: int = 15) -> Run:
