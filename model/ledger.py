@@ -34,8 +34,8 @@ class Ledger(NamedTuple):
     start, stop: (S,) of a shard; depart, arrive: (M,) of a message
     account: (D, COLUMNS) what each device spends, see the column names
     segments, messages: (D,) how many a device runs, and hands over or takes
-    chill: (D, 3) what cold caches cost each device's processor after long waits, SECONDS and JOULES, and the COUNT of
-           segments before which they cool
+    chill: (D, 3) what cold caches cost each device's processor after long waits, SECONDS and JOULES, where short ones
+           cost less; and the COUNT of segments before which they cool
     alive: (D,) bytes held; since: (D,) shard that the open segment began with, -1: there is none, FRESH: nor was any
            layer before; spent: (D,) its seconds so far; largest, rebuilt, relaid: (D,) bytes of its largest weights, of
            those that are rebuilt, and of the largest of these; kept: (S,) 1 where what a shard makes is in a buffer

@@ -13,6 +13,7 @@ from model.arrays import GraphArrays, Ints, ix
 from model.compiled import inlined, kernel
 from model.costs import (
     ACTIVE,
+    AFTER,
     BUFFER,
     HOLD,
     HOLD_PART,
@@ -122,7 +123,7 @@ def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, s
     out.spent[device] += seconds
     out.seconds[ix(shard)] = seconds
     busy_s = busy_after(c, device, before, seconds, rested, out.cold[ix(since)] == 1)
-    if out.cold[ix(since)] == 1:
+    if c.cold[device, AFTER] > 0 and out.cold[ix(since)] == 1:
         chill_s = busy_s - busy_after(c, device, before, seconds, rested, False)
         out.chill[device, SECONDS] += chill_s
         out.chill[device, JOULES] += chill_s * c.work[task, device, WATTS]
