@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from scipy import sparse
@@ -268,27 +269,26 @@ def _fitted(
     of_run = numbers == np.unique(numbers)
     runs = of_run.shape[1]
     values = np.concatenate([np.full(runs, 1 / PACE), time_s / error[:, 0]])
-    scale: list[float] = []
 
-    def tried(knee: float, wait: float) -> tuple[float, Floats]:
+    @cache
+    def fit(knee: float, wait: float) -> tuple[Floats, float, Floats]:
         begin = sign * np.minimum(alone_s, knee) * begun * (idle / (idle + wait) if wait else 1.0)
         seen = np.hstack([of_run * alone_s, messages * SCALE, begin]) / error
         lines = np.vstack([np.eye(runs, seen.shape[1]) / PACE, seen])
         x, usual = _robust(lines, values, runs, FAR, LOST)
-        scale.append(usual)
-        off = lines @ x - values
-        return _loss(np.append(off[:runs], off[runs:] / scale[0])), x
+        return x, usual, lines @ x - values
 
-    knee, _ = _simplest({knee: tried(knee, 0.0) for knee in KNEES}, sign)
-    wait, x = _simplest({wait: tried(knee, wait) for wait in waits}, sign)
+    _, scale, _ = fit(KNEES[0], waits[0])
+
+    def simplest(choices: Sequence[tuple[float, float]]) -> tuple[float, float]:
+        sound = {choice: fit(*choice)[-1] for choice in choices if sign > 0 or fit(*choice)[0][-1] < SAVED}
+        lost = {choice: _loss(np.append(off[:runs], off[runs:] / scale)) for choice, off in sound.items()}
+        return next(choice for choice, off in lost.items() if off <= (1 + LITTLE) * min(lost.values()))
+
+    knee, _ = simplest([(knee, waits[0]) for knee in KNEES])
+    knee, wait = simplest([(knee, wait) for wait in waits])
+    x, *_ = fit(knee, wait)
     return (SCALE * x[runs:-1]).tolist(), float(x[-1]), knee, wait
-
-
-def _simplest(tried: Mapping[float, tuple[float, Floats]], sign: float) -> tuple[float, Floats]:
-    """The least figure that leaves only ``LITTLE`` more off than the best does, and what is fitted with it."""
-    sound = {figure: (off, x) for figure, (off, x) in tried.items() if sign > 0 or x[-1] < SAVED}
-    least = min(off for off, _ in sound.values())
-    return next((figure, x) for figure, (off, x) in sound.items() if off <= (1 + LITTLE) * least)
 
 
 def _loss(off: Floats) -> float:

@@ -114,7 +114,7 @@ def together_drifts(lab: Lab) -> list[Drift]:
     found: list[Drift] = []
     slowest = max(device.slowdown for device in lab.platform.devices)
     for done, job in enumerate(jobs):
-        if (turns := turns_of(job, there)) and all(run.period_s for run in turns):
+        if turns := [run for run in turns_of(job, there) if run.period_s]:
             before = settled(turns)
             lab.tell(done, len(jobs), str(job))
             now = lab.measure(job)

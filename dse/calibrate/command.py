@@ -294,11 +294,12 @@ def measured(lab: Lab) -> Measured:
     level = levelled(seen, alone, alike)
     runs = {type_.name: [run for run in level if alike[run.device][0] == type_.name] for type_ in types}
     links = lab.links()
-    pairs = list(zip(first, lab.runs(lab.together(1)), strict=True))
-    lab.runs([job for job, pair in zip(lab.together(TURNS), pairs, strict=True) if doubtful(pair)])
+    turns = list(zip(first, *(lab.runs(lab.together(turn)) for turn in range(1, TURNS)), strict=True))
+    lab.runs([job for job, of in zip(lab.together(TURNS), turns, strict=True) if doubtful(of)])
     there = lab.store.by_key
     several = tuple(settled(turns_of(job, there)) for job in lab.together(0))
-    return Measured(tuple(types), tuple(seen), runs, tuple(links), several, (*_whole_again(seen, alone), *pairs))
+    again = (*_whole_again(seen, alone), *((of[0], of[-1]) for of in turns))
+    return Measured(tuple(types), tuple(seen), runs, tuple(links), several, again)
 
 
 def _whole_again(looks: Sequence[Run], runs: Sequence[Run]) -> list[tuple[Run, Run]]:
