@@ -168,13 +168,13 @@ def drifts(console: Console, found: Sequence[Drift], slowdowns: Mapping[str, flo
     console.print(show.table(headers, rows, text=3), markup=False)
     for device, changed in dict.fromkeys((d.device, d.changed) for d in found if d.changed):
         show.line(console, f"{device} is not as it was: {'; '.join(changed)}")
-    if any(each.beyond(slowdowns) for each in found):
-        what = "What it says of messages" if slowdowns else "The calibration"
-        show.line(console, f"{what} does not hold any more, unless something else is running there. "
-                  "Calibrate again, in another folder.")  # fmt: skip
-        if not slowdowns:
-            show.line(console, "Where devices are faster or slower, and nothing else has changed, --adjust will do.")
     for device, times in slowdowns.items():
         show.line(console, f"{device} takes {times:g} times as long to compute as its coefficients say")
     if slowdowns:
         show.line(console, f"{platform} says so now, and predictions by it are for devices of that speed.")
+    if any(each.beyond(slowdowns) for each in found):
+        what = "Also for devices of that speed the calibration" if slowdowns else "The calibration"
+        show.line(console, f"{what} does not hold any more, unless something else is running there. "
+                  "Calibrate again, in another folder.")  # fmt: skip
+        if not slowdowns:
+            show.line(console, "Where devices are faster or slower, and nothing else has changed, --adjust will do.")

@@ -21,8 +21,7 @@ FEW = 1.0
 
 def of_mapping(graph: Graph, platform: Platform, mapping: Mapping) -> float | None:
     """``expected_error`` of a checked mapping."""
-    known = all(coefficients.load(device.coefficients).calibrated for device in platform.devices)
-    return expected_error(graph, platform, priced(graph, platform, mapping)) if known else None
+    return expected_error(graph, platform, priced(graph, platform, mapping))
 
 
 def expected_error(graph: Graph, platform: Platform, found: Priced) -> float | None:

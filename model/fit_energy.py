@@ -42,12 +42,13 @@ class Metered:
 def metered(
     run: Run, network: Network, units: Mapping[str, UnitCost], hosts: Mapping[str, str]
 ) -> Iterator[tuple[str, Metered]]:
-    """What a frame of a run took of each host with a meter, and the device of it that told.
+    """What a frame of a run took of each host with a meter, and the device of it that told. A meter that counts nothing
+    tells nothing.
 
     units: what devices compute at; hosts: by device
     """
     for rank in run.ranks:
-        if rank.energy_j is not None and rank.energy_time_s is not None:
+        if rank.energy_j is not None and rank.energy_j > 0 and rank.energy_time_s is not None:
             here = {device for device, host in hosts.items() if host == hosts[rank.device]}
             busy = _busy(network, units, [sample for sample in run.samples if sample.device in here])
             sent = sum(m.size_bytes for m in run.arrivals if m.source in here and m.target not in here)

@@ -196,8 +196,9 @@ def _folds(mine: Sequence[Measured]) -> list[set[int]]:
     networks = sorted({name for kernel in mine for name in kernel.networks})
     by_network = [{k for k, kernel in enumerate(mine) if [*kernel.networks] == [name]} for name in networks]
     shared = {k for k in range(len(mine)) if not any(k in fold for fold in by_network)}
-    if len(networks) > 1 and not any(len(fold) > len(mine) - LEAST for fold in by_network):
-        return [fold for fold in (*by_network, shared) if fold and len(fold) < len(mine)]
+    folds = [fold for fold in (*by_network, shared) if fold]
+    if len(networks) > 1 and all(len(fold) <= len(mine) - LEAST for fold in folds):
+        return folds
     return [set(range(first, len(mine), FOLDS)) for first in range(min(FOLDS, len(mine)))]
 
 

@@ -204,15 +204,6 @@ class Wires:
                     found[index] += rate * max(together, 0.0)
         return found
 
-    def busiest(self, run: Run) -> float:
-        """Seconds of a frame in which the busiest host sends to others, or receives."""
-        busy = defaultdict[tuple[str, str], float](float)
-        for message in filter(self.between, run.arrivals):
-            seconds = message.size_bytes / self._rate(message.source, message.target)
-            busy["out", self.hosts[message.source]] += seconds
-            busy["in", self.hosts[message.target]] += seconds
-        return max(busy.values(), default=0.0)
-
     def between(self, message: Arrival) -> bool:
         """Whether it goes from host to host."""
         return self.hosts[message.source] != self.hosts[message.target]

@@ -16,8 +16,9 @@ Latencies are means of both directions: clocks of two hosts are compared by mess
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +63,8 @@ DRAWS = 200
 """Repetitions of the fit with frames drawn anew."""
 
 Pair = tuple[str, str]
+WayTimes = Mapping[Pair, Mapping[int, float]]
+"""From one device to another, size → median seconds of a message, as clocks tell."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +81,7 @@ class _Figures:
 
     @staticmethod
     def of(samples: Sequence[LinkSample], types: Mapping[str, str]) -> _Figures:
-        times: dict[Pair, dict[int, float]] = defaultdict(dict)
-        for s in samples:
-            if s.kind == WAY:
-                times[s.source, s.target][s.size_bytes] = _median(s.times_s)
+        times = way_times(samples)
         overheads = {
             kind: _overheads(samples, types, kind, times) for kind in dict.fromkeys(types[s.source] for s in samples)
         }
@@ -122,16 +122,18 @@ def fit(samples: Sequence[LinkSample], types: Mapping[str, str], seed: int = 0) 
 def one_way_s(links: LinkCosts, types: Mapping[str, str], source: str, target: str, size: int) -> float:
     """Seconds of a message between two devices, one of them waiting and nothing else under way.
 
-    types: as for ``fit``. Of a pair that was not measured: that of the pair that was which takes longest.
+    types: as for ``fit``. Of a pair or a type that was not measured: that of those that were which takes longest.
     """
-    own, other = (_values(links.devices[types[name]]) for name in (source, target))
     paths = [p for p in links.paths if (p.source, p.target) == (source, target)] or links.paths
     values = [np.array([p.bandwidth_bytes_per_s.value, p.latency_s.value]) for p in paths]
-    return max(_one_way(size, path, own, other) for path in values)
+    ends = (_ends(links, types[name]) for name in (source, target))
+    return max(_one_way(size, path, own, other) for path, own, other in product(values, *ends))
 
 
-def _values(overheads: Overheads) -> Floats:
-    return np.array([estimate.value for estimate in vars(overheads).values()])
+def _ends(links: LinkCosts, kind: str) -> list[Floats]:
+    """(6,) overheads of a type of device; of all that were measured where it was not."""
+    found = [links.devices[kind]] if kind in links.devices else links.devices.values()
+    return [np.array([estimate.value for estimate in vars(overheads).values()]) for overheads in found]
 
 
 def _redrawn(sample: LinkSample, random: np.random.Generator) -> LinkSample:
@@ -149,9 +151,7 @@ def _estimates(values: Floats, drawn: Sequence[Floats]) -> list[Estimate]:
     return [Estimate(float(v), float(min(a, v)), float(max(b, v))) for v, a, b in zip(values, low, high, strict=True)]
 
 
-def _overheads(
-    samples: Sequence[LinkSample], types: Mapping[str, str], kind: str, times: Mapping[Pair, Mapping[int, float]]
-) -> Floats:
+def _overheads(samples: Sequence[LinkSample], types: Mapping[str, str], kind: str, times: WayTimes) -> Floats:
     """``(6,)`` of a type, from messages to and from other hosts; where there are none, from those on its host. The
     last, the overlap, is 0 yet.
 
@@ -195,7 +195,7 @@ def _line(points: Sequence[tuple[int, float, float]]) -> Floats:
     return np.array([found[0], found[1] * SCALE])
 
 
-def _taken(samples: Sequence[LinkSample], times: Mapping[Pair, Mapping[int, float]]) -> list[tuple[int, float, float]]:
+def _taken(samples: Sequence[LinkSample], times: WayTimes) -> list[tuple[int, float, float]]:
     """What it took to take messages that were surely there, a point a size as ``_line`` has them; where there are few,
     none.
 
@@ -205,7 +205,7 @@ def _taken(samples: Sequence[LinkSample], times: Mapping[Pair, Mapping[int, floa
     """
     alike: dict[int, list[tuple[LinkSample, float]]] = defaultdict(list)
     for s in samples:
-        known = _way((s.source, s.target), times)
+        known = by_size((s.source, s.target), times)
         if s.size_bytes in known and (s.local or s.size_bytes <= EAGER_BYTES):
             alike[s.size_bytes].append((s, known[s.size_bytes]))
     points = []
@@ -237,9 +237,9 @@ def _gap(burst: LinkSample, one_s: float, send: Floats, receive: Floats) -> floa
     return max(more, 0.0) if more > send[0] else 0.0
 
 
-def _path(pair: Pair, times: Mapping[Pair, Mapping[int, float]], local: bool, own: Floats, other: Floats) -> Floats:
+def _path(pair: Pair, times: WayTimes, local: bool, own: Floats, other: Floats) -> Floats:
     """``(3,)`` bytes/s, latency and step of a way. own, other: overheads of its two devices"""
-    rest = {size: t - _overhead(size, own, other) for size, t in _way(pair, times).items()}
+    rest = {size: t - _overhead(size, own, other) for size, t in by_size(pair, times).items()}
     small = [size for size in rest if size <= SMALL_BYTES] or [min(rest)]
     large = [size for size in rest if size >= max(rest) / SPREAD]
     latency, per_byte, overlap = 0.0, 0.0, float(other[5])
@@ -251,7 +251,7 @@ def _path(pair: Pair, times: Mapping[Pair, Mapping[int, float]], local: bool, ow
     return np.array([1 / per_byte, latency, _step(rest, per_byte)])
 
 
-def _overlap(times: Mapping[Pair, Mapping[int, float]], pairs: Mapping[Pair, Sequence[Floats]]) -> float:
+def _overlap(times: WayTimes, pairs: Mapping[Pair, Sequence[Floats]]) -> float:
     """Which of ``OVERLAPS`` leaves messages of all sizes the least off: the smallest of those that are as good.
 
     pairs: with the overheads of both ends
@@ -264,9 +264,18 @@ def _overlap(times: Mapping[Pair, Mapping[int, float]], pairs: Mapping[Pair, Seq
     return next(overlap for overlap, each in zip(OVERLAPS, off, strict=True) if each <= AS_GOOD * min(off))
 
 
-def _way(pair: Pair, times: Mapping[Pair, Mapping[int, float]]) -> dict[int, float]:
+def way_times(samples: Iterable[LinkSample]) -> WayTimes:
+    """Of messages that nothing else was under way beside."""
+    found: dict[Pair, dict[int, float]] = defaultdict(dict)
+    for s in samples:
+        if s.kind == WAY:
+            found[s.source, s.target][s.size_bytes] = _median(s.times_s)
+    return found
+
+
+def by_size(pair: Pair, times: WayTimes) -> dict[int, float]:
     """Size → seconds one way; of small messages the mean of there and back, which no clock has a part in."""
-    there, back = (times.get(way, {}) for way in (pair, pair[::-1]))
+    there, back = (times.get(each, {}) for each in (pair, pair[::-1]))
     return {n: (t + back[n]) / 2 if n <= ALIKE_BYTES and n in back else t for n, t in there.items()}
 
 
@@ -280,11 +289,9 @@ def _one_way(size: int, path: Floats, own: Floats, other: Floats) -> float:
     return float(_overhead(size, own, other) + lag_s(path[1], other[5], size / path[0]) + size / path[0])
 
 
-def _errors(
-    pair: Pair, times: Mapping[Pair, Mapping[int, float]], path: Floats, own: Floats, other: Floats
-) -> dict[int, float]:
+def _errors(pair: Pair, times: WayTimes, path: Floats, own: Floats, other: Floats) -> dict[int, float]:
     """``Path.errors``."""
-    return {size: _one_way(size, path, own, other) / time_s - 1 for size, time_s in _way(pair, times).items()}
+    return {size: _one_way(size, path, own, other) / time_s - 1 for size, time_s in by_size(pair, times).items()}
 
 
 def _step(rest: Mapping[int, float], per_byte: float) -> float:
@@ -297,7 +304,7 @@ def _step(rest: Mapping[int, float], per_byte: float) -> float:
     return max(rest[min(asking)] - rest[max(unasked)] - per_byte * more, 0.0)
 
 
-def _share(sample: LinkSample, times: Mapping[Pair, Mapping[int, float]]) -> Floats:
+def _share(sample: LinkSample, times: WayTimes) -> Floats:
     """``(1,)`` how far two messages hold one another up; NaN where they were not measured apart."""
     second = (sample.target, sample.source) if sample.kind == BOTH else (sample.also, sample.target)
     one, two = (times.get(p, {}).get(sample.size_bytes, np.nan) for p in ((sample.source, sample.target), second))

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from statistics import fmean, median
+from statistics import fmean
 
 from dse.calibrate.command import Lab, Type
 from dse.calibrate.links import link_bundles
 from dse.calibrate.measure import Job, link_samples
 from dse.calibrate.turns import settled, turns_of
 from dse.provenance import changes
-from model.link_costs import WAY, LinkSample
-from model.link_fit import ALIKE_BYTES
+from model.link_fit import WayTimes, by_size, way_times
 from model.samples import Run
 from runtime.errors import CleaveError
 
@@ -25,10 +24,6 @@ ALLOWED = 0.3
 """Change of a message's time that is no drift: messages repeat worse than kernels do."""
 FIGURES = {"latency": attrgetter("time_s"), "period": attrgetter("period_s")}
 """Times of a run on several devices: of a frame alone, and of one in a stream."""
-
-
-Ways = dict[tuple[str, str], dict[int, float]]
-"""From one device to another, size → seconds of a message."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +56,11 @@ class Drift:
 
     def beyond(self, slowdowns: Mapping[str, float]) -> bool:
         """Whether it has drifted by more than what devices take longer now (``dse.calibrate.adjust``) explains."""
-        return self.drifted and self.device not in slowdowns
+        return replace(self, before_s=self.before_s * self._slower(slowdowns)).drifted
+
+    def _slower(self, slowdowns: Mapping[str, float]) -> float:
+        """How many times as long it takes now by that."""
+        return slowdowns.get(self.device, 1.0)
 
 
 @dataclass(frozen=True)
@@ -78,9 +77,9 @@ class LinkDrift(Drift):
 class TogetherDrift(Drift):
     """A network on several devices, measured again: what messages and waits cost is part of it."""
 
-    def beyond(self, slowdowns: Mapping[str, float]) -> bool:
-        """Whether it has drifted by more than if all of it took as much longer as the slowest device."""
-        return replace(self, before_s=self.before_s * max(slowdowns.values(), default=1.0)).drifted
+    def _slower(self, slowdowns: Mapping[str, float]) -> float:
+        """All of it as many times as the slowest device."""
+        return max(slowdowns.values(), default=1.0)
 
 
 def drifts(lab: Lab) -> list[Drift]:
@@ -130,34 +129,20 @@ def together_drifts(lab: Lab) -> list[Drift]:
 
 def link_drifts(lab: Lab) -> list[Drift]:
     """Of each way between devices, of each bundle the smallest and the largest message that was measured before."""
-    before = _ways(sample for samples in lab.store.links.values() for sample in samples)
+    before = way_times(sample for samples in lab.store.links.values() for sample in samples)
     found: list[Drift] = []
     for done, bundle in enumerate(bundles := link_bundles(lab.platform) if before else []):
         lab.tell(done, len(bundles), f"links: {bundle.name}")
         few = replace(bundle, frames=max(bundle.frames // PART, FRAMES), warmup=1)
-        found += compared(before, _ways(link_samples(few, lab.place, lab.folder, lab.timeout_s)))
+        found += compared(before, way_times(link_samples(few, lab.place, lab.folder, lab.timeout_s)))
     return found
 
 
-def _ways(samples: Iterable[LinkSample]) -> Ways:
-    found: Ways = {}
-    for each in samples:
-        if each.kind == WAY:
-            found.setdefault((each.source, each.target), {})[each.size_bytes] = median(each.times_s)
-    return found
-
-
-def compared(before: Ways, now: Ways) -> Iterator[Drift]:
+def compared(before: WayTimes, now: WayTimes) -> Iterator[Drift]:
     """The smallest and the largest message of each way."""
     for (source, target), sizes in now.items():
         then = before.get((source, target), {})
         both = sizes.keys() & then.keys()
         for size in sorted({min(both), max(both)} if both else ()):
-            before_s, now_s = (_one_way_s(ways, source, target, size) for ways in (before, now))
+            before_s, now_s = (by_size((source, target), ways)[size] for ways in (before, now))
             yield LinkDrift("link", f"{source} to {target}", f"{size} bytes", before_s, now_s)
-
-
-def _one_way_s(ways: Ways, source: str, target: str, size: int) -> float:
-    """Short messages take as long there as back: clocks of two hosts are compared by messages."""
-    there, back = ways[source, target][size], ways.get((target, source), {}).get(size)
-    return there if back is None or size > ALIKE_BYTES else (there + back) / 2

@@ -154,21 +154,22 @@ class Lab:
         devices = sorted([*first, *rest][: TOGETHER[0]])
         if len(devices) == 1:
             return []
-        subject = Subject(self.cnns[0], self.platform, devices[0])
-        alone = [Job(subject, design, LEAST) for design in probes(self.cnns[0].graph, devices)]
+        guessed = [self._guessed(self.cnns[0], design) for design in probes(self.cnns[0].graph, devices)]
+        alone = [Job(subject, design, LEAST) for subject, design, _ in guessed]
         jobs = [*alone, *(job for cnn in self.cnns for job in self._together(cnn, devices))]
         return [replace(job, turn=turn) for job in jobs]
 
     def _together(self, cnn: Cnn, devices: list[int]) -> list[Job]:
         """What few devices run, others run of another network; which ones, no other network has a say in."""
         graph, begin = cnn.graph, random.Random(cnn.graph.name).randrange(len(devices))
-        chosen = [self._guessed(cnn, stretches(graph, devices))]
+        chosen = [stretches(graph, devices)]
         for rank, most in enumerate(TOGETHER):
             some = sorted([*devices[begin:], *devices[:begin]][:most])
-            guessed = [self._guessed(cnn, design) for design in together(graph, some, self.seed)]
-            quick = [each for each in guessed if (WARMUP + LEAST) * each[-1] <= TOGETHER_S]
-            chosen += (quick or guessed[-1:])[rank : rank + 1]
-        return [Job(on, design, frames_for(self.budget_s / FEWEST, time_s)) for on, design, time_s in chosen]
+            *others, last = together(graph, some, self.seed)
+            fit = [d for d in others if (WARMUP + LEAST) * self._guessed(cnn, d)[-1] <= TOGETHER_S] + [last]
+            chosen.append(fit[min(rank, len(fit) - 1)])
+        guessed = [self._guessed(cnn, design) for design in dict.fromkeys(chosen)]
+        return [Job(on, design, frames_for(self.budget_s / FEWEST, time_s)) for on, design, time_s in guessed]
 
     def _guessed(self, cnn: Cnn, design: Design) -> tuple[Subject, Design, float]:
         """A design of several devices, and about how many seconds it takes."""
@@ -323,7 +324,7 @@ def in_turn(of_networks: Sequence[Sequence[Job]]) -> list[Job]:
 
 
 def affordable(look: Run, budget_s: float) -> int:
-    """How many runs like this one, with as few frames as can be. look: of frames alone"""
+    """How many runs of frames alone, as few as can be. look: the first, as ``least_s`` has it"""
     return max(FEWEST, int(PATIENCE * budget_s / least_s(look)))
 
 

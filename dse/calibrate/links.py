@@ -19,7 +19,7 @@ from statistics import fmean
 from codegen.probes import AFTER, BEFORE, busy, write_probe
 from model.link_costs import BOTH, BURST, LATE, TWO, WAY, LinkSample
 from model.planning import seat
-from model.platform import Platform
+from model.platform import Device, Platform
 from runtime.options import Options
 from runtime.plan import Box, Buffer, Plan, RankPlan, Recv, Send, Step
 from runtime.trace import Span, Trace
@@ -62,9 +62,10 @@ class LinkBundle:
         """Make the bundle in a folder."""
         write_probe(self.plan, self.plan.cnn, out, force)
 
-    def options(self, report: Path) -> Options:
-        """How to run it. report: the trace"""
-        return Options(self.frames, self.warmup, barrier=True, report=str(report))
+    @property
+    def options(self) -> Options:
+        """How to run it."""
+        return Options(self.frames, self.warmup, barrier=True)
 
 
 def link_bundles(platform: Platform) -> list[LinkBundle]:
@@ -138,20 +139,23 @@ class _Script:
 
 def host_kind(platform: Platform, host: int) -> tuple[object, ...]:
     """What hosts whose devices exchange messages alike have in common."""
-    devices = [d for d in platform.devices if d.host == host]
-    return (platform.hosts[host].arch, *((d.coefficients, d.unit, d.provider, d.threads) for d in devices))
+    return (platform.hosts[host].arch, *(_device_kind(d) for d in platform.devices if d.host == host))
+
+
+def _device_kind(device: Device) -> tuple[object, ...]:
+    return device.coefficients, device.unit, device.provider, device.threads
 
 
 def _groups(platform: Platform) -> Iterator[tuple[str, list[int]]]:
-    """Devices that are measured together: one of each host, and on one host of each kind one of each unit."""
+    """Devices that are measured together: one of each host, and on one host of each kind one device of each kind."""
     hosts = [[d for d, on in enumerate(platform.devices) if on.host == h] for h in range(len(platform.hosts))]
     if len(platform.hosts) > 1:
         yield "network", [devices[0] for devices in hosts]
     first = {host_kind(platform, h): h for h in reversed(range(len(hosts)))}
     for h in sorted(first.values()):
-        units = {platform.devices[d].unit: d for d in reversed(hosts[h])}
+        kinds = {_device_kind(platform.devices[d]): d for d in reversed(hosts[h])}
         if len(hosts[h]) > 1:
-            yield platform.hosts[h].name, sorted(units.values()) if len(units) > 1 else hosts[h][:2]
+            yield platform.hosts[h].name, sorted(kinds.values()) if len(kinds) > 1 else hosts[h][:2]
 
 
 def _bundles(platform: Platform, group: tuple[str, list[int]]) -> Iterator[LinkBundle]:

@@ -120,8 +120,12 @@ def run(job: Job, place: Place, folder: Path, timeout_s: float) -> Run:
 
 
 def least_s(look: Run) -> float:
-    """Seconds that such a run takes at least, with bringing and starting its bundle. look: at it, of frames alone"""
-    start_s = max(look.took_s - (WARMUP + len(look.latencies_s)) * look.time_s, 0.0)
+    """Seconds that such a run of frames alone takes at least, with bringing and starting its bundle.
+
+    look: at it, of frames alone, and of as many in a stream if it has a period
+    """
+    frame_s = look.time_s + (look.period_s or 0.0)
+    start_s = max(look.took_s - (WARMUP + len(look.latencies_s)) * frame_s, 0.0)
     return start_s + (WARMUP + LEAST) * look.time_s
 
 
@@ -133,10 +137,10 @@ def link_key(bundle: LinkBundle) -> str:
 def link_samples(bundle: LinkBundle, place: Place, folder: Path, timeout_s: float) -> list[LinkSample]:
     """Make a bundle that measures links, run it, and say what came of it."""
     with scratch(folder, ".bundle-") as draft:
-        path, options = draft / "calibration", Options(bundle.frames, bundle.warmup, barrier=True)
+        path = draft / "calibration"
         bundle.write(path)
         with place(path) as ready:
-            (trace,) = measured(ready.runner, options, timeout_s, TRIES)
+            (trace,) = measured(ready.runner, bundle.options, timeout_s, TRIES)
             return read(trace)
 
 
@@ -226,7 +230,7 @@ def _computing_s(trace: Trace, usage: Usage) -> list[float]:
 
 
 def arrivals(plan: Plan, trace: Trace) -> tuple[Arrival, ...]:
-    """The messages of a frame, by receiver, in the order in which they are waited for."""
+    """The messages of a frame, by sender and receiver, in the order in which they are handed over."""
     index = {each.file: k for k, each in enumerate(each for rank in plan.ranks for each in rank.runs if each.parts)}
     found: dict[tuple[int, int, int], list[Transfer]] = defaultdict(list)
     for frame in trace.frames:

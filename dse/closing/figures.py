@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,9 @@ def kept(folder: Path, out: Path, say: Callable[[str], None]) -> Iterator[None]:
         yield
     except BaseException:
         if (folder / FILE).is_file():
-            place = (folder / FILE).replace(out.with_name(f"{out.name}.{FILE}"))
+            numbers = chain([""], (f"-{number}" for number in count(2)))
+            places = (out.with_name(f"{out.name}{number}.{FILE}") for number in numbers)
+            place = (folder / FILE).rename(next(place for place in places if not place.exists()))
             say(f"what was measured is kept: {place}")
         raise
 
@@ -104,13 +107,14 @@ class Rig:
 def values(found: Bench) -> NDArray[np.float64]:
     """(4,) as ``OBJECTIVES``: of energy and memory the largest of a device.
 
-    A meter counts for its whole host, so energy is that of the hosts; NaN unless all of them have one.
+    A meter counts for its whole host, so energy is that of the hosts; NaN unless all of them have one. Memory is
+    without frames that only the measurement keeps.
     """
     energies = [row["alone"] for row in found.energies()]
     hosts = {rank.device.rpartition("_")[0] for rank in found.ranks}
     metered = [e["energy_j"] for e in energies if e["source"] == MEASURED and e["energy_j"] is not None]
     energy = max(metered) if len(metered) == len(hosts) else np.nan
-    memory = max(rank.peak_bytes for rank in found.ranks)
+    memory = max(rank.memory.without_input(rank.peak_bytes) if rank.memory else rank.peak_bytes for rank in found.ranks)
     return np.array([found.latency_s, energy, memory, found.period_s or np.nan], dtype=np.float64)
 
 

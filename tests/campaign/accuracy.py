@@ -97,7 +97,7 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
         mine, (first, others) = together(every), _first_and_others(every)
         for model in MODELS if mine else ():
             yield _line(name, model, model, mine, mine)
-        if paced := [r for r in mine if not math.isnan(r.paced_latency)]:
+        if paced := [r for r in every if not math.isnan(r.paced_latency)]:
             yield _line(name, PACED, PACED, paced, paced)
         if others:
             yield _line(name, "one turn", MEASURED, first, others)

@@ -23,7 +23,7 @@ from dse.inputs import read_cnn
 from dse.results import from_compact
 from model.mapping import Mapping
 from model.platform import Platform
-from tests.campaign.accuracy import Row
+from tests.campaign.accuracy import Row, together
 from tests.campaign.drawings import ALONE
 from tests.campaign.predictions import NETWORKS, measured, read
 from tests.command import done
@@ -45,7 +45,7 @@ def searched(network: str, asked: argparse.Namespace) -> Path:
 def compared(network: str, platform: Platform, rows: list[Row], asked: argparse.Namespace) -> str:
     """A line about one network. rows: of mappings on two or more devices, one at least"""
     cnn, access = read_cnn(f"zoo:{network}", [], False), Access()
-    drawn = from_compact(cnn.graph, json.loads(min(rows, key=lambda row: row.measured_latency).mapping))
+    drawn = from_compact(cnn.graph, json.loads(min(together(rows), key=lambda row: row.measured_latency).mapping))
     found = Mapping.from_json((searched(network, asked) / BEST).read_text(), cnn.graph, platform)
     of_drawn: list[float] = []
     of_found: list[float] = []

@@ -68,18 +68,13 @@ def thesis(graph: Graph, platform: Platform, mapping: Mapping) -> Priced:
     return priced(graph, platform.by_paper(), mapping)
 
 
-def warmup(frames: int) -> int:
-    """Frames before those that count, fewer where a frame takes long: it then matters less how it begins."""
-    return min(WARMUP, frames - 2)
-
-
 def measured(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int, access: Access) -> Bench:
     """Run a mapping, frames alone and a stream of them."""
     with tempfile.TemporaryDirectory(prefix="cleave-") as folder:
         bundle = Path(folder) / "predictions"
         write_bundle(cnn.graph, platform, mapping, cnn.source, bundle, force=False)
         with placed(platform, access, OWN_KEY, bundle) as ready:
-            return bench(bundle, warmup=warmup(frames), frames=frames, runner=ready.runner, tries=TRIES)
+            return bench(bundle, warmup=WARMUP, frames=frames, runner=ready.runner, tries=TRIES)
 
 
 def row(drawing: Drawing, platform: Platform, turn: int, number: int, asked: argparse.Namespace, access: Access) -> Row:
@@ -133,7 +128,7 @@ def predicted(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int, pace:
 
 def _simulated(graph: Graph, platform: Platform, mapping: Mapping, frames: int) -> list[float]:
     case = Case.of(graph, platform, mapping)
-    times = play(case, frames, warmup(frames))
+    times = play(case, frames, WARMUP)
     return _figures(booked(case, times.latency_s, times.period_s))
 
 

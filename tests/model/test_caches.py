@@ -53,6 +53,16 @@ def test_one_network_tells_nothing_of_caches() -> None:
     assert fit_kinds([*kernels("quick", 5e-3, Caches(0.6, 2e-2), known)], DECLARED).caches == Caches()
 
 
+@pytest.mark.parametrize("count", [30, 28, 2])
+def test_an_error_is_told_where_networks_have_most_kernels_in_common(count: int) -> None:
+    """All of them, nearly all, or few. None of a fit to none."""
+    known = LayerCost(4.0, 2e-5, 5.0, s_per_byte=2e-10, s_per_weight_byte=5e-10)
+    both = {"one": 0.4, "other": 0.4}
+    table = [replace(kernel, networks=both if k < count else {"one": 0.4}) for k, kernel in
+             enumerate(kernels("one", 0.4, Caches(), known))]  # fmt: skip
+    assert fit_kinds(table, DECLARED).layers["conv_im2col"].error == pytest.approx(0, abs=0.05)
+
+
 def kernels(name: str, frame_s: float, caches: Caches, cost: LayerCost) -> Iterator[Measured]:
     """Of a network whose frames take so long."""
     for k in range(30):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from model.link_costs import BOTH, BURST, LATE, TWO, WAY, Estimate, LinkSample
-from model.link_fit import fit
+from model.link_fit import fit, one_way_s
 from runtime.errors import CleaveError
 
 SIZES = (4, 16, 64, 1024, 4096, 16384, 65536, 262144, 917504, 2**20, 1179648, 2**22, 2**25)
@@ -173,6 +173,19 @@ def test_how_far_messages_hold_one_another_up(share: float) -> None:
     found = fit([*samples, *third, plain, replace(plain, kind=TWO, also="c_cpu0")], TYPES)
     assert [(s.kind, s.also) for s in found.sharing] == [(BOTH, ""), (TWO, "c_cpu0")]
     assert [s.share.value for s in found.sharing] == pytest.approx([share, share], abs=1e-6)
+
+
+def test_a_message_of_a_type_that_was_not_measured_takes_what_it_takes_the_slowest_that_was() -> None:
+    truth = Truth()
+    found = fit(truth.samples(), TYPES)
+    slow = replace(found.devices["small"], gap_s=Estimate(1.0, 1.0, 1.0))
+    both = replace(found, devices={**found.devices, "slow": slow})
+
+    def took_s(kind: str) -> float:
+        return one_way_s(both, {"a_cpu0": "small", "b_cpu0": kind}, "a_cpu0", "b_cpu0", 64)
+
+    assert took_s("small") == pytest.approx(truth.whole(64), rel=1e-3)
+    assert took_s("unknown") == took_s("slow") > 1
 
 
 def test_the_same_samples_and_seed_give_the_same_figures() -> None:

@@ -64,6 +64,10 @@ def test_devices_that_are_alike_stay_alike_but_one_that_is_far_off(cnn: Cnn, tmp
          "folder.\nWhere devices are faster or slower, and nothing else has changed, --adjust will do.\n"),
     ({"a_cpu0": 1.5}, "a_cpu0 takes 1.5 times as long to compute as its coefficients say\n"
                       "p.txt says so now, and predictions by it are for devices of that speed.\n"),
+    ({"a_cpu0": 1.2}, "a_cpu0 takes 1.2 times as long to compute as its coefficients say\n"
+                      "p.txt says so now, and predictions by it are for devices of that speed.\n"
+                      "Also for devices of that speed the calibration does not hold any more, unless something else is "
+                      "running there. Calibrate again, in another folder.\n"),
 ])  # fmt: skip
 def test_what_to_do_is_said(slowdowns: dict[str, float], said: str) -> None:
     text = io.StringIO()
@@ -80,6 +84,16 @@ def test_devices_together_take_as_much_longer_as_each_does(
     now_s: float, slowdowns: dict[str, float], beyond: bool
 ) -> None:
     assert TogetherDrift("several", "2 devices", "six, latency", 1.0, now_s).beyond(slowdowns) == beyond
+
+
+@pytest.mark.parametrize(("now_s", "slowdowns", "beyond"), [
+    (1.2, {}, True), (1.2, {"b_cpu0": 1.2}, True), (1.2, {"a_cpu0": 1.15}, False), (2.0, {"a_cpu0": 1.45}, True),
+    (0.9, {"a_cpu0": 1.45}, True),
+])  # fmt: skip
+def test_a_network_that_is_not_as_much_slower_as_its_device_has_drifted(
+    now_s: float, slowdowns: dict[str, float], beyond: bool
+) -> None:
+    assert Drift("a", "a_cpu0", "six", 1.0, now_s).beyond(slowdowns) == beyond
 
 
 def test_a_type_of_device_that_was_not_measured_is_told_and_nothing_written(cnn: Cnn, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from dse.calibrate.command import TOGETHER, Lab
 from dse.calibrate.design import STRETCHES
-from dse.calibrate.measure import Job
+from dse.calibrate.measure import LEAST, Job
 from dse.calibrate.samples import opened
 from dse.inputs import read_cnn
 from model.platform import Platform
@@ -45,6 +45,16 @@ def test_most_devices_run_a_network_together_and_then_few_of_them(tmp_path: Path
         pairs.add(few.design.mapping.devices)
     assert len(jobs) == 3 * len(NETWORKS)
     assert len(pairs) > 1 or devices == 2
+
+
+@pytest.mark.parametrize("devices", [4, 2])
+def test_a_slow_network_is_handed_to_and_fro_least_often_by_many_and_by_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, devices: int
+) -> None:
+    monkeypatch.setattr("dse.calibrate.command.guessed_s", lambda *_: 1e6)
+    _, *others = together(tmp_path, NETWORKS[:1], devices)
+    assert {job.design.what for job in others} == {"together, 2 switches"}
+    assert [job.frames for job in others] == [LEAST] * (2 if devices > 2 else 1)
 
 
 def test_what_is_run_of_a_network_is_the_same_whatever_else_is_run(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,7 @@ def test_where_runs_take_long_those_are_left_out_that_tell_least(frame_s: float,
     """Ten frames of a first look and two before them; a run has five at least, and all that it takes to start."""
     look = Run("", "", "", "", "", "", "", "", "", {}, (frame_s,) * 10, (), (), took_s=took_s)
     assert affordable(look, 10.0) == runs
+    assert affordable(replace(look, period_s=frame_s, took_s=took_s + 12 * frame_s), 10.0) == runs
 
 
 def test_every_kind_of_split_is_among_the_designs_that_are_always_run(graph: Graph) -> None:

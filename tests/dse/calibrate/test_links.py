@@ -69,6 +69,13 @@ def test_a_ring_joins_each_host_to_two_others_and_devices_of_alike_hosts_are_tri
         assert {s.dest for s in rank.steps if isinstance(s, SendStep)} == {(rank.rank + k) % 4 for k in (1, 3)}
 
 
+def test_devices_of_one_host_that_are_not_alike_are_each_tried() -> None:
+    text = "h, address=localhost, slots=0\nh, address=localhost, slots=1\nh, address=localhost, slots=2-3, threads=2"
+    small, _ = link_bundles(Platform.parse(text, "h.txt"))
+    assert [r.device for r in small.plan.ranks] == ["h_cpu0", "h_cpu23"]
+    assert matched(small.plan)
+
+
 def test_how_long_a_message_takes_is_known_of_all_that_come_while_their_receiver_computes() -> None:
     assert set(LATE_BYTES) <= {*SMALL, *LARGE}
 
@@ -93,7 +100,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> list[LinkSample]:
 
 def ran(bundle: LinkBundle, folder: Path) -> list[LinkSample]:
     bundle.write(folder / "bundle")
-    run(folder / "bundle", bundle.options(folder / "report.json"))
+    run(folder / "bundle", replace(bundle.options, report=str(folder / "report.json")))
     return read(Trace.from_json((folder / "report.json").read_text()))
 
 
@@ -177,7 +184,7 @@ def test_on_a_testbed_the_links_are_those_that_were_made(tmp_path: Path) -> None
             with connected(tmp_path / bundle.name, platform, access) as hosts:
                 hosts.check()
                 with hosts.session(hosts.upload()) as session:
-                    session.run(bundle.options(report), 600)
+                    session.run(replace(bundle.options, report=str(report)), 600)
             samples += read(Trace.from_json(report.read_text()))
         found = fit(samples, {d.name: "x" for d in platform.devices})
     for path in found.paths:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,8 @@ def test_an_energy_is_of_all_devices_of_a_host_and_of_what_crosses_its_border(tm
     ((device, found),) = metered(run, network, units, hosts)
     assert (device, found.energy_j, found.time_s) == ("a", 3.0, 2.0)
     assert (found.sent_bytes, found.received_bytes) == (20, 300)
+    nothing = replace(run, ranks=(replace(told, energy_j=0.0), *ranks))
+    assert not list(metered(nothing, network, units, hosts))
     kinds = [layer_kinds.kind(graph, layer) for layer in graph.layers]
     assert sum(found.busy_s.values()) == pytest.approx(3.0)
     assert found.busy_s[kinds[1]] >= 2.0

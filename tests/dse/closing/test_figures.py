@@ -9,7 +9,7 @@ import pytest
 
 from dse.closing.figures import values
 from runtime.bench import Bench
-from runtime.trace import COMPUTE, Span, Trace, Usage
+from runtime.trace import COMPUTE, Memory, Span, Trace, Usage
 
 METERED = Usage(0, "a_cpu0", "CPU", 1, 300, 1.0, energy_j=1.5, energy_time_s=0.5, energy_source="measured")
 BESIDE = Usage(1, "a_cpu1", "CPU", 1, 500, 1.0)
@@ -26,6 +26,12 @@ def measured(*usages: Usage) -> list[float]:
 def test_the_latency_is_the_mean_the_memory_the_largest_and_the_period_that_of_the_stream() -> None:
     latency, _, memory, period = measured(METERED, BESIDE, OTHER)
     assert (latency, memory, period) == (3.0, 500.0, 2.0)
+
+
+def test_frames_that_only_the_measurement_keeps_are_no_memory_of_the_program() -> None:
+    reading = replace(METERED, peak_bytes=900, memory=Memory(100, 50, 100, 600, 50))
+    assert measured(reading, BESIDE)[2] == 500
+    assert measured(replace(reading, peak_bytes=1200), BESIDE)[2] == 600
 
 
 def test_the_energy_is_that_of_the_host_with_most_of_it() -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import os
+import signal
+import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +17,7 @@ import pytest
 from dse.evaluation import OBJECTIVES
 from model import coefficients
 from runtime.errors import CleaveError
-from tests.command import done, dse, files
+from tests.command import PROGRAM, done, dse, files
 from tests.tiny_cnn import branches, save
 
 if TYPE_CHECKING:
@@ -93,6 +96,27 @@ def test_measurements_outlive_a_run_that_breaks_off(monkeypatch: pytest.MonkeyPa
     assert "what was measured is kept: runs/tiny-p.measured.jsonl" in said.out
     assert len(Path("runs/tiny-p.measured.jsonl").read_text().splitlines()) == 2
     assert not Path("runs/tiny-p").exists()
+    dse(*RUN, "--measure", 1)
+    said = dse(*RUN, "--measure", 1)
+    assert "what was measured is kept: runs/tiny-p-3.measured.jsonl" in said.out
+    counts = {path.name: len(path.read_text().splitlines()) for path in Path("runs").iterdir()}
+    assert counts == {"tiny-p.measured.jsonl": 2, "tiny-p-2.measured.jsonl": 1, "tiny-p-3.measured.jsonl": 1}
+
+
+@pytest.mark.mpi
+def test_ctrl_c_ends_measuring_and_the_command_goes_on_with_what_there_is() -> None:
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([*PROGRAM, *map(str, RUN), "--measure", "40"], stdout=pipe, stderr=pipe, text=True)
+    deadline = time.monotonic() + 120
+    while not any(path.stat().st_size for path in Path().glob("runs/.tiny-p.*/measured.jsonl")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert f"stopped: the front is of what is known by {len(kept())} measurements" in out
+    assert 0 < len(kept()) == body("summary.json")["measured"]["mappings"] < 40
+    assert [path.name for path in Path("runs").iterdir()] == ["tiny-p"]
 
 
 @pytest.mark.mpi
