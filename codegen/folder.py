@@ -23,6 +23,10 @@ def check_free(out: Path, force: bool) -> None:
         return
     if not out.is_dir() or out.is_symlink():
         raise CleaveError(f"{out}: exists and is no folder; choose another place with --out")
+    place = out.resolve()
+    if place.is_mount() or place == Path.cwd():
+        what = "a mount point" if place.is_mount() else "the folder that you are in"
+        raise CleaveError(f"{out}: is {what}, which cannot be replaced; name a folder in it with --out")
     ours = any((out / mark).is_file() for mark in MARKS)
     if force and not ours and any(out.iterdir()):
         raise CleaveError(f"{out}: holds files that are not results of this program; choose another place with --out")

@@ -32,6 +32,10 @@ part of a layer, so equality is not to be had."""
 RANDOM = 3
 """Random frames that are compared, where nobody says how many."""
 
+SMALL, MANY = 1e-2, 16
+"""Values that are so much smaller than the largest of their output are compared as if they were of that size; and so
+many tell of what size those are that lie beside one another."""
+
 Arrays = dict[str, np.ndarray]
 
 
@@ -39,7 +43,7 @@ Arrays = dict[str, np.ndarray]
 class OutputCheck:
     """One output of the CNN.
 
-    error:  max |bundle - CNN| / max |CNN| over a frame, the worst of all frames; ``None`` if it cannot be said
+    error:  max |bundle - CNN| / |CNN|, the worst of all frames, see ``_scale``; ``None`` if it cannot be said
     reason: why it fails in spite of ``error``, or in place of it; empty if nothing else is wrong
     """
 
@@ -210,9 +214,24 @@ def _mismatch(got: np.ndarray | None, wanted: np.ndarray) -> str:
 
 
 def _error(got: np.ndarray, wanted: np.ndarray) -> float:
-    """``max |a-b| / max |b|`` of one frame, in double precision."""
+    """``max |a - b| / scale`` of one frame, in double precision."""
     a, b = got.astype(np.float64), wanted.astype(np.float64)
-    difference, scale = np.max(np.abs(a - b), initial=0.0), np.max(np.abs(b), initial=0.0)
-    if difference == 0.0:
+    difference = np.abs(a - b)
+    if not difference.any():
         return 0.0
-    return float(difference / scale) if scale else float("inf")
+    return float(np.max(difference / _scale(np.abs(b)))) if b.any() else float("inf")
+
+
+def _scale(size: np.ndarray) -> np.ndarray:
+    """Of what size each value counts as: the largest of all that share one of its indices, the least of these.
+
+    So boxes in pixels do not hide that the classes beside them are wrong, in whichever order an output has them. Not
+    less than ``SMALL`` of the largest: what is left of a difference of large values is known no better.
+    """
+    largest = float(size.max())
+    scale = np.full(size.shape, largest)
+    for axis, length in enumerate(size.shape):
+        if size.size >= MANY * length:
+            others = tuple(other for other in range(size.ndim) if other != axis)
+            scale = np.minimum(scale, size.max(axis=others, keepdims=True))
+    return np.maximum(scale, SMALL * largest)

@@ -31,6 +31,7 @@ from dse.cli_options import (
     PlatformOption,
     SeedOption,
     TargetOption,
+    TimeoutOption,
     WholeOption,
     aside,
     check_bundle,
@@ -227,13 +228,14 @@ def verify(
     seed: SeedOption = 0,
     input: InputOption = None,
     images: Images,
+    timeout: TimeoutOption = 600.0,
     as_json: JsonOption = False,
 ) -> None:
     """Run a bundle here and compare its answer with the whole model's. One MPI process a rank."""
     how = images.pixels
     check_bundle(bundle)
     path = bundles.check_source(bundle, cnn_path(cnn) if cnn else None)
-    found = verify_bundle(bundle, path, frames=frames, seed=seed, input=input, pixels=how)
+    found = verify_bundle(bundle, path, frames=frames, seed=seed, input=input, pixels=how, timeout_s=timeout)
     if as_json:
         sys.stdout.write(found.to_json())
     else:

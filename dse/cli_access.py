@@ -115,8 +115,12 @@ def _targets(platform: Platform, access: Access) -> list[Target]:
 
 def placed(platform: Platform, access: Access, trusting: str, bundle: Path) -> AbstractContextManager[Ready]:
     """Bring a bundle to its hosts; one whose hosts are all this machine is there."""
-    here = all(rank.address in HERE for rank in read_plan(bundle).ranks)
-    return _here(bundle) if here else _there(platform, access, trusting, bundle)
+    return _here(bundle) if is_here(bundle) else _there(platform, access, trusting, bundle)
+
+
+def is_here(bundle: Path) -> bool:
+    """Whether all hosts of a bundle are this machine."""
+    return all(rank.address in HERE for rank in read_plan(bundle).ranks)
 
 
 @contextmanager

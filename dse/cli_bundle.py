@@ -33,9 +33,21 @@ from dse.replan import Found, Role
 from dse.results import UNITS, shown
 from dse.saved import FRONT, Saved
 from model.mapping import Mapping
+from model.planning import seat
 from model.platform import Platform
 from runtime.errors import CleaveError
 from runtime.launch import read_plan
+from runtime.plan import Plan
+
+BUILT_IN = {
+    "threads": "threads",
+    "provider": "provider",
+    "arena": "arena",
+    "meter": "meter",
+    "idle_w": "idle_power",
+    "busy_w": "power",
+}
+"""What a rank's program has of its device, and how platform files call it. Its cores are in its name."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +184,22 @@ def ready(
                               "add --replan to go on with a mapping that does without")  # fmt: skip
         if lost:
             found, body = _replanned(bundle, found, cluster, recipe, loss, shelf)
+        if others := unlike(read_plan(found), left):
+            show.line(say, f"{found}: the platform file says something else now of {', '.join(others)}; "
+                      "generate the bundle again for that to count")  # fmt: skip
         yield Ready(found, left, body)
+
+
+def unlike(plan: Plan, platform: Platform) -> list[str]:
+    """Devices that a platform says something else of than was built into a plan, and what."""
+    first = {rank.host: rank.rank for rank in reversed(plan.ranks)}
+    devices = {device.name: index for index, device in enumerate(platform.devices)}
+    found = []
+    for rank in (rank for rank in plan.ranks if rank.device in devices):
+        now = seat(platform, devices[rank.device], rank.rank, reads_meter=first[rank.host] == rank.rank)
+        if keys := [key for name, key in BUILT_IN.items() if getattr(now, name) != getattr(rank, name)]:
+            found.append(f"{rank.device} ({', '.join(keys)})")
+    return found
 
 
 def _made(bundle: Path, cluster: Platform, recipe: Recipe, shelf: Shelf) -> Path:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,8 +17,8 @@ from codegen.bundle import check_source
 from codegen.folder import check_writable
 from codegen.verify import Verification, verify
 from dse import show
-from dse.cli_access import Access, TrustOption, connected
-from dse.cli_bundle import Loss, Recipe, ready, stays_here
+from dse.cli_access import Access, TrustOption, connected, is_here
+from dse.cli_bundle import Loss, Ready, Recipe, ready, stays_here
 from dse.cli_group import grouped
 from dse.cli_options import (
     BundleArgument,
@@ -85,10 +86,12 @@ class Runs:
         return benching.bench(bundle, warmup=self.warmup, frames=self.frames, input=self.input, pixels=how,
                               above_idle=self.above_idle, **where)  # fmt: skip
 
-    def verified(self, bundle: Path, whole: Path, how: Pixels, runner: benching.Runner) -> Verification:
-        """The answers of the hosts, with the threads and providers of the plan, against the whole model's here."""
-        return verify(bundle, whole, input=self.input, pixels=how, threads=None, provider=None,
-                      timeout_s=self.timeout, runner=runner)  # fmt: skip
+    def verified(self, bundle: Path, whole: Path, how: Pixels, runner: benching.Runner | None) -> Verification:
+        """The answers of the hosts, with the threads and providers of the plan, against the whole model's here. Of a
+        user's frames as many as are timed.
+        """
+        return verify(bundle, whole, frames=self.frames if self.input else None, input=self.input, pixels=how,
+                      threads=None, provider=None, timeout_s=self.timeout, runner=runner)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -174,19 +177,28 @@ def bench(
         return
     with ready(bundle, Platform.from_file(platform), recipe, loss, aside(as_json)) as made:
         whole = check_source(made.bundle, recipe.whole_model) if check else None
-        with connected(made.bundle, made.left, access, replan=True) as hosts:
-            _check(hosts, False, access.mixed, made.body, as_json, show_table=False)
-            with hosts.session(hosts.upload(), trusting) as session:
-                found = runs.timed(made.bundle, how, timeout_s=runs.timeout, runner=session.run)
-                verified = runs.verified(made.bundle, whole, how, session.run) if whole else None
-    keep.write(found)
+        with _running(made, access, trusting, as_json) as runner:
+            keep.write(found := runs.timed(made.bundle, how, timeout_s=runs.timeout, runner=runner))
+            if not as_json:
+                show.bench(console, made.bundle, found)
+            verified = runs.verified(made.bundle, whole, how, runner) if whole else None
     if as_json:
         print_json({**made.body, **json.loads(found.to_json()), **_verification(verified)})
-    else:
-        show.bench(console, made.bundle, found)
-        if verified:
-            show.verification(console, made.bundle, verified)
+    elif verified:
+        show.verification(console, made.bundle, verified)
     raise typer.Exit(0 if verified is None or verified.passed else 1)
+
+
+@contextmanager
+def _running(made: Ready, access: Access, trusting: str, as_json: bool) -> Iterator[benching.Runner | None]:
+    """What runs a bundle on its hosts; None where all of these are this machine."""
+    if is_here(made.bundle):
+        yield None
+        return
+    with connected(made.bundle, made.left, access, replan=True) as hosts:
+        _check(hosts, False, access.mixed, made.body, as_json, show_table=False)
+        with hosts.session(hosts.upload(), trusting) as session:
+            yield session.run
 
 
 def _verification(found: Verification | None) -> dict[str, Any]:

@@ -152,7 +152,7 @@ def run(
     job.check_target(cluster, target)
     measuring = measured.measuring(cluster, access)
     if check:
-        job.check_mpi()
+        job.check_runs(target)
     encoding, _ = job.prepare(loaded, cluster, coding)
     say = aside(as_json)
     show.announce(say, loaded.graph, cluster, coding, settings)
@@ -172,6 +172,7 @@ def run(
             force=force,
             check=check,
             measuring=measuring,
+            timeout_s=measured.timeout,
             progress=step,
             say=tell,
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import TensorProto, ValueInfoProto, helper, shape_inference
+from onnx import TensorProto, ValueInfoProto, helper, numpy_helper, shape_inference
 
 from model import constants, fold, pools, quantised, wire
 from model.graph import Graph, Layer, Tensor
@@ -91,6 +91,11 @@ def _refuse(model: onnx.ModelProto, weights: constants.Constants, path: Path) ->
         for n in model.graph.node
         if n.op_type in CONTROL_FLOW
     ]
+    problems += [
+        f"{path}: layer '{n.name or n.output[0]}': {n.op_type} is in training mode; export the network for inference"
+        for n in model.graph.node
+        if _trains(n, weights)
+    ]
     opset = max((o.version for o in model.opset_import if not o.domain), default=OLDEST_OPSET)
     if opset < OLDEST_OPSET:
         problems.append(f"{path}: opset {opset} is older than {OLDEST_OPSET}; convert it (onnx.version_converter)")
@@ -104,6 +109,14 @@ def _refuse(model: onnx.ModelProto, weights: constants.Constants, path: Path) ->
     problems.extend(_unordered(model.graph, set(weights), path))
     if problems:
         raise CleaveError(*problems[:10])
+
+
+def _trains(node: onnx.NodeProto, weights: constants.Constants) -> bool:
+    """Whether a layer's answer depends on chance, or on all samples together."""
+    if node.op_type == "Dropout" and len(node.input) > 2 and node.input[2]:
+        mode = weights.get(node.input[2])
+        return mode is None or bool(numpy_helper.to_array(mode))
+    return node.op_type == "BatchNormalization" and any(a.name == "training_mode" and a.i for a in node.attribute)
 
 
 def _unordered(graph: onnx.GraphProto, known: set[str], path: Path) -> list[str]:

@@ -224,6 +224,7 @@ def _build(sheet: Sheet, where: Path) -> Platform:
     hosts = tuple(_host(sheet, host, fields) for host, fields in sheet.hosts.items())
     pools = [Pool(host, sheet.value(fields, "memory", form.size, None)) for host, fields in sheet.hosts.items()]
     sheet.compare_media()
+    sheet.refuse_numbers()
     index = {host: i for i, host in enumerate(sheet.hosts)}
     devices: list[Device] = []
     taken: dict[tuple[int, str, int], tuple[int, str]] = {}

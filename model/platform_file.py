@@ -144,6 +144,12 @@ class Sheet:
                 if duplex != stated:
                     self.problems.append((line, f"{wrong}; state the same duplex= of all its hosts"))
 
+    def refuse_numbers(self) -> None:
+        """Complain of hosts that a number is the name of, and no other address is known of: Open MPI counts with it."""
+        for line in {line.host: line for line in reversed(self.lines)}.values():
+            if line.host.isdigit() and "address" not in self.hosts[line.host]:
+                self.problems.append((line.number, f"host {line.host!r} is a number; state its address="))
+
     def _add(self, number: int, texts: list[str]) -> None:
         host, colon, address = (part.strip() for part in texts[0].partition(":"))
         fields: Fields = {}

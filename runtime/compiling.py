@@ -46,7 +46,7 @@ def program(bundle: Path, mpirun: str) -> list[str]:
 
     ``CleaveError`` where there is no compiler, or it fails.
     """
-    compiler = _compiler(mpirun)
+    compiler = compiler_of(mpirun)
     sources = sorted([*bundle.glob("*.cpp"), *(bundle / NATIVE).glob("*.cpp")])
     headers = "".join(file.read_text(encoding="utf-8") for file in sorted((bundle / NATIVE).glob("*.hpp")))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -94,7 +94,7 @@ def frames_file(plan: Plan, options: Options, path: str) -> None:
     save_npz(path, {name: np.stack([frame[name] for frame in some]) for name, some in own.items()})
 
 
-def _compiler(mpirun: str) -> str:
+def compiler_of(mpirun: str) -> str:
     """The compiler of this Open MPI: its wrapper knows the headers and libraries."""
     beside = os.path.join(os.path.dirname(mpirun), "mpicxx")
     found = beside if os.access(beside, os.X_OK) else shutil.which("mpicxx")

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from runtime.errors import CleaveError
 from runtime.frames import Frames
 from runtime.launch import read_plan, run
 from runtime.options import Options
 from runtime.plan import Buffer, Plan
+
+MOST_BYTES = 2**31 - 2**20
+"""Of all answers together: what a message of MPI can be, with room for what says which is which."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,19 @@ def asked(plan: Plan, options: Options, frames: int | None) -> tuple[Options, Fr
     buffers = {b.name: np.zeros(b.shape, b.dtype) for b in plan.inputs}
     options = replace(options, frames=frames or options.frames)
     given = Frames(options, buffers)
-    if frames is not None or given.count is None:
-        return options, given
-    options = replace(options, frames=given.count)
-    return options, Frames(options, buffers)
+    if frames is None and given.count is not None:
+        options = replace(options, frames=given.count)
+        given = Frames(options, buffers)
+    _check_size(plan, options)
+    return options, given
+
+
+def _check_size(plan: Plan, options: Options) -> None:
+    """``CleaveError`` where the answers are more than MPI takes at once: the ranks hand them in at the end."""
+    frame_bytes = sum(math.prod(b.shape) * np.dtype(b.dtype).itemsize for b in plan.outputs)
+    answers_bytes = options.frames * frame_bytes
+    if options.output is not None and answers_bytes > MOST_BYTES:
+        raise CleaveError(
+            f"the answers to {options.frames} frames take {answers_bytes / 1e9:.1f} GB, and ranks can hand in 2 GB; "
+            f"take at most {MOST_BYTES // frame_bytes} frames at a time (--frames, or less of --input)"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +15,9 @@ SIGNED = ("session.qdqisint8allowed", "1")
 """Signed integers are computed as integers. By default ONNX Runtime makes them unsigned on x86 where it sees the
 operator that makes them, and else computes in floats: a part of a network would take other steps than the whole. And
 kernels for unsigned ones saturate on processors without VNNI."""
+EXACT = {"NVIDIA_TF32_OVERRIDE": "0"}
+"""Environment of ONNX Runtime, where nothing else is said: GPUs from Ampere on (Orin) would round float32 to 10 bits in
+convolutions and products, and not give the whole network's answer."""
 NUMPY_NAMES = {"float": "float32", "double": "float64"}
 """ONNX Runtime calls all other types as numpy does: ``tensor(int64)``, ``tensor(float16)``, ``tensor(bool)``."""
 
@@ -50,6 +54,8 @@ class Segment:
 
 def load() -> None:
     """Load ONNX Runtime, once. Not before a segment is opened: a rank that only holds the input needs none."""
+    for name, value in EXACT.items():
+        os.environ.setdefault(name, value)
     import onnxruntime  # noqa: F401
 
 
@@ -59,6 +65,7 @@ def open_session(path: str, provider: str, threads: int, arena: bool = True) -> 
     arena: keep the memory of a segment for the next one, in one arena for all sessions of the process. Without it each
            asks the system anew for one block, which takes more time (`python -m tests.bench.arena`)
     """
+    load()
     import onnxruntime as ort
 
     available = ort.get_available_providers()

@@ -20,6 +20,8 @@ SPARE_BYTES = 64 * 2**20
 CLOCK_S, FAR_OFF_S = 1.0, 3600.0
 """A clock that is off by the first is worth a word; by the second, packages and certificates fail."""
 PREPARE = "run dse deploy with --prepare"
+ANOTHER = ("name one that has in a file for dse deploy --prepare --requirements, or move venv away from the folder for "
+           "--work and name the Python that has it with --python")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def machine(parcel: Parcel, facts: Mapping[str, Any]) -> list[str]:
     absent = sorted(parcel.cores - set(facts["cores"]))
     if absent:
         wrong.append(f"has no core {', '.join(map(str, absent))} (it has {', '.join(map(str, facts['cores']))}): "
-                     "correct slots= in the platform file")  # fmt: skip
+                     "correct slots= in the platform file, and generate the bundle again")  # fmt: skip
     interface = parcel.target.interface
     if interface is not None and interface not in facts["interfaces"]:
         wrong.append(f"has no interface {interface!r} with an IPv4 address (it has {', '.join(facts['interfaces'])}): "
@@ -127,8 +129,8 @@ def software(parcel: Parcel, facts: Mapping[str, Any]) -> list[str]:
         wrong.append(f"{facts['mpirun']} is not Open MPI 4.1 or later, it says: {facts['open mpi']}")
     lacking = sorted({rank.provider for rank in parcel.ranks} - set(packages["providers"]))
     if lacking and packages.get("onnxruntime"):
-        wrong.append(f"its ONNX Runtime has no {', '.join(lacking)} (it has {', '.join(packages['providers'])}): "
-                     "install one that has, and name its Python with --python")  # fmt: skip
+        way = ANOTHER if facts.get("prepared") else "install one that has, and name its Python with --python"
+        wrong.append(f"its ONNX Runtime has no {', '.join(lacking)} (it has {', '.join(packages['providers'])}): {way}")
     return wrong
 
 

@@ -169,6 +169,23 @@ def test_an_empty_folder_is_taken(tmp_path: Path, force: bool) -> None:
 
 
 @pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("out", [".", "../here", "/proc"])
+def test_a_folder_that_cannot_be_replaced_is_refused_before_anything_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str, force: bool
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setattr(Path, "iterdir", lambda _: iter(()))  # as an empty volume
+    said = (
+        "is a mount point, which cannot be replaced"
+        if out == "/proc"
+        else "is the folder that you are in, which cannot"
+    )
+    with pytest.raises(CleaveError, match=said):
+        check_free(Path(out), force)
+
+
+@pytest.mark.parametrize("force", [False, True])
 def test_what_is_no_folder_is_never_replaced(tmp_path: Path, force: bool) -> None:
     (tmp_path / "file").write_text("old")
     results(tmp_path / "real")

@@ -138,6 +138,25 @@ def test_error_is_of_the_worst_frame_relative_to_its_largest() -> None:
     assert (check.error, check.passed) == (pytest.approx(5e-5, rel=1e-3), True)
 
 
+@pytest.mark.parametrize("axes", [(0, 1, 2), (0, 2, 1)])
+def test_wrong_classes_are_found_beside_boxes_in_pixels(axes: tuple[int, ...]) -> None:
+    """As detectors give them: four channels of hundreds, others of scores, channels or places first."""
+    random = np.random.default_rng(0)
+    boxes, scores = random.uniform(0, 640, (1, 4, 300)), random.uniform(0, 0.05, (1, 20, 300))
+    wanted = np.concatenate([boxes, scores], axis=1).astype(np.float32)
+    swapped = np.concatenate([boxes, scores[:, ::-1]], axis=1).astype(np.float32)
+    rounded = wanted * (1 + random.uniform(-1e-6, 1e-6, wanted.shape)).astype(np.float32)
+    for got, passed in ((swapped, False), (rounded, True)):
+        (check,) = compare({"o": got.transpose(axes)[None]}, {"o": wanted.transpose(axes)[None]})
+        assert check.passed == passed, check
+
+
+def test_few_values_that_are_near_zero_are_compared_with_the_largest() -> None:
+    wanted = np.float32([[[1000.0, 1e-6, -800.0]]])
+    (check,) = compare({"o": wanted + np.float32(5e-3)}, {"o": wanted})
+    assert (check.error, check.passed) == (pytest.approx(5e-6, rel=0.01), True)
+
+
 @pytest.mark.parametrize(
     ("got", "reason"),
     [

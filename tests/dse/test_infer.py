@@ -94,6 +94,29 @@ def test_bench_runs_on_the_users_frames() -> None:
 
 
 @pytest.mark.mpi
+def test_bench_on_a_platform_that_is_this_machine_needs_no_ssh(here: Path) -> None:
+    """And compares as many of the user's frames as it times."""
+    (here / "p.txt").write_text("h0, address=localhost, slots=0\nh1, address=localhost, slots=0\n")
+    done("generate", "--cnn", "cnn.onnx", "--platform", "p.txt", "--mapping", "b/mapping.json", "--out", "local")
+    words = ("bench", "local", "--platform", "p.txt", "--input", "images", "--frames", 3, *NORMAL)
+    body = json.loads(done(*words, "--json"))
+    assert len(body["latencies_s"]) == 3
+    assert (body["verification"]["passed"], body["verification"]["frames"]) == (True, 3)
+    (here / "p.txt").write_text("h0, address=localhost, slots=0, arena=off\nh1, address=localhost, slots=0\n")
+    said = done(*words)
+    assert "output 'y': the same" in said
+    assert "the platform file says something else now of h0_cpu0 (arena); generate the bundle again" in said
+
+
+def test_answers_that_are_more_than_ranks_can_hand_in_are_refused() -> None:
+    sentence = refused("infer", "b", "--input", "images", "--frames", 10_000_000, "--output", "out.npz", *NORMAL)
+    assert sentence == (
+        "the answers to 10000000 frames take 3.8 GB, and ranks can hand in 2 GB; take at most 5589674 frames at a time "
+        "(--frames, or less of --input)"
+    )
+
+
+@pytest.mark.mpi
 def test_a_frame_that_is_torn_ends_the_run_with_its_name(here: Path) -> None:
     """Its first bytes are right, so it is found when it is read."""
     path = here / "images" / "frame10.png"

@@ -77,17 +77,25 @@ def test_a_wrong_answer_is_kept_and_said(tmp_path: Path, monkeypatch: pytest.Mon
     assert summary(tmp_path)["best"]["best-energy"]["verified"] == {"passed": False, "error": 0.5}
 
 
-def test_a_bundle_that_cannot_run_is_named_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bundle_that_cannot_run_is_named_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> Verification:
         raise CleaveError("rank 0 of 2 ran out of memory")
 
     monkeypatch.setattr(job, "verify", fail)
+    said: list[str] = []
+    found = run(tmp_path, check=True, say=said.append)
+    assert "best-latency: rank 0 of 2 ran out of memory; it is kept without having been run here" in said
+    assert not found.passed
+    assert summary(tmp_path)["best"]["best-latency"]["verified"] is None
+    assert (tmp_path / "out/best-latency/plan.json").is_file()
+
+
+def test_no_search_is_begun_whose_programs_cannot_be_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMPI_CXX", "no-such-compiler")
     with pytest.raises(CleaveError) as caught:
-        run(tmp_path, check=True)
-    assert caught.value.sentences == (
-        "best-latency: rank 0 of 2 ran out of memory",
-        "with --no-verify the bundles are written without being run",
-    )
+        run(tmp_path, check=True, target="cpp")
+    assert caught.value.sentences[0].startswith("no g++ on the PATH")
+    assert caught.value.sentences[1] == "with --no-verify the bundles are written without being run"
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.onnx"]
 
 

@@ -286,6 +286,30 @@ def test_a_dropout_whose_mask_is_declared_but_unused_vanishes(tmp_path: Path) ->
     assert [i.name for i in graph_of(tmp_path, network(nodes, {"x": (1, 4)}, ["y"])).layers] == ["relu"]
 
 
+@pytest.mark.parametrize("mode", [True, False, None])
+def test_a_dropout_that_drops_is_refused(mode: bool | None, tmp_path: Path) -> None:
+    """None: somebody says when it runs."""
+    inputs, constants = {"x": (1, 4)}, {"r": np.float32(0.5)}
+    if mode is None:
+        inputs["mode"] = ()
+    else:
+        constants["mode"] = np.bool_(mode)
+    nodes = [node("Dropout", ["x", "r", "mode"], ["d"], "drop"), node("Relu", ["d"], ["y"], "relu")]
+    model = network(nodes, inputs, ["y"], {name: np.array(value) for name, value in constants.items()})
+    if mode is False:
+        assert [layer.name for layer in graph_of(tmp_path, model).layers] == ["relu"]
+    else:
+        with pytest.raises(CleaveError, match="layer 'drop': Dropout is in training mode; export the network for inf"):
+            graph_of(tmp_path, model)
+
+
+def test_a_normalisation_that_looks_at_all_samples_is_refused(tmp_path: Path) -> None:
+    weights = {name: np.abs(weight(3)) for name in ("s", "b", "m", "v")}
+    nodes = [node("BatchNormalization", ["x", "s", "b", "m", "v"], ["y", "n", "w"], "norm", training_mode=1)]
+    with pytest.raises(CleaveError, match="layer 'norm': BatchNormalization is in training mode"):
+        graph_of(tmp_path, network(nodes, {"x": (2, 3, 4, 4)}, ["y"], weights))
+
+
 def test_dead_nodes_and_unused_weights_and_inputs_are_dropped(tmp_path: Path) -> None:
     nodes = [
         node("Relu", ["x"], ["y"], "kept"),

@@ -79,6 +79,7 @@ def sentences(*lines: str) -> list[str]:
             "provider: 'CUDA' is not an execution provider; write e.g. CUDAExecutionProvider",
         ),
         ("a, address=::g", "address: '::g' is not an IPv6 address"),
+        ("1, slots=0", "host '1' is a number; state its address="),
         ("a, address=pi0..lan", f"address: 'pi0..lan' is not a host name {HOST_RULE}"),
         (f"a, address={'p' * 64}.lan", f"address: '{'p' * 64}.lan' is not a host name {HOST_RULE}"),
     ],
@@ -108,6 +109,10 @@ def test_all_mistakes_at_once_in_the_order_of_lines() -> None:
         "pf.txt:3: memory: '9GB', but line 1 says '8' of the same host",
         f"pf.txt:3: user: '*' is not a name {NAME_RULE}",
     ]
+
+
+def test_a_host_may_be_called_by_a_number_if_its_address_is_another() -> None:
+    assert Platform.parse("1, slots=0\n1, slots=1, address=10.0.0.1", "pf.txt").hosts[0].address == "10.0.0.1"
 
 
 def test_a_mistake_of_both_devices_is_said_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from itertools import pairwise
@@ -10,7 +11,7 @@ from pathlib import Path
 import onnxruntime as ort
 import pytest
 
-from runtime.segment import CPU, open_session
+from runtime.segment import CPU, load, open_session
 from tests.tiny_cnn import network, node, save, weight
 
 HELD = """
@@ -76,3 +77,14 @@ def test_what_tensorrt_cannot_run_goes_to_cuda(tmp_path: Path, monkeypatch: pyte
 def test_a_provider_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"no NoneExecutionProvider in this ONNX Runtime, which has .*CPU"):
         open_session(str(convolutions(tmp_path)), "NoneExecutionProvider", 1)
+
+
+@pytest.mark.parametrize(("said", "then"), [(None, "0"), ("1", "1")])
+def test_a_gpu_computes_float32_as_such_unless_somebody_says_otherwise(
+    said: str | None, then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", said or "")
+    if said is None:
+        monkeypatch.delenv("NVIDIA_TF32_OVERRIDE")
+    load()
+    assert os.environ["NVIDIA_TF32_OVERRIDE"] == then

@@ -69,7 +69,10 @@ def test_another_python_is_worth_a_word(parcels: tuple[Parcel, ...]) -> None:
         ({"free disk": 10**6}, "has 1 MB of disk free at /home/u/.cleave, needs 71 MB: make room, or choose another"),
         ({"free memory": 5 * 10**7}, "has 50 MB of memory free, its ranks need 94 MB: end other programs there"),
         ({"writable": False}, "may not write to /home/u/.cleave: choose another place with --work"),
-        ({"cores": [1, 2]}, "has no core 0 (it has 1, 2): correct slots= in the platform file"),
+        (
+            {"cores": [1, 2]},
+            "has no core 0 (it has 1, 2): correct slots= in the platform file, and generate the bundle again",
+        ),
         ({"clock": -4000.0}, "its clock is 4000 s behind: set it (timedatectl set-ntp true)"),
         ({"mpirun": None, "open mpi": None}, "has no mpirun: run dse deploy with --prepare, or install Open MPI 4.1"),
         ({"open mpi": "HYDRA build details"}, "is not Open MPI 4.1 or later, it says: HYDRA build details"),
