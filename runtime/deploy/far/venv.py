@@ -11,6 +11,9 @@ from typing import Any, Dict, List
 from runtime.deploy.far.common import FarError, answer, folder
 from runtime.deploy.far.lock import alone
 
+INDEX = ("--index-url", "--extra-index-url", "--find-links", "--trusted-host")
+"""What a line of a file of requirements may say besides packages: where they come from."""
+
 
 def start(request: Dict[str, Any]) -> None:
     """Packages and where from → an environment."""
@@ -44,9 +47,11 @@ def ready(work: str, packages: List[str], wheels: Any) -> str:
 
 
 def make(place: str, packages: List[str], wheels: Any) -> None:
-    """A new environment with these packages, or nothing."""
+    """A new environment with these packages, among which may be where they come from, or nothing."""
     shutil.rmtree(place, ignore_errors=True)
     source = ["--no-index", "--find-links", wheels] if wheels else []
+    source += [word for line in packages if line.startswith(INDEX) for word in line.split()]
+    packages = [line for line in packages if not line.startswith(INDEX)]
     hint = "are the wheels for this host's Python and processor?" if wheels else "no index in reach? carry --wheels"
     pip = [os.path.join(place, "bin", "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     try:

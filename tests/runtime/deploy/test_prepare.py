@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from model.planning import seat
+from model.platform import Platform
 from runtime.deploy.far import lock, venv
 from runtime.deploy.far.common import FarError
-from runtime.deploy.prepare import BOARD, NAMES, pins, prepare, requirements, wheels
+from runtime.deploy.prepare import BOARD, NAMES, check_providers, pins, prepare, requirements, wheels
 from runtime.deploy.target import HostError
 from runtime.errors import CleaveError
 from tests.cluster import download
@@ -80,6 +82,13 @@ def test_without_wheels_packages_come_from_the_index_of_the_host(host: Server, t
     if subprocess.run(words, env=alone, capture_output=True, timeout=120).returncode != 0:
         pytest.skip("pip reaches no index from a session that has no settings of its own")
     assert said(host, (SMALL,), None) == "prepared"
+    assert imported(host).startswith(str(host.work / "venv"))
+
+
+def test_a_line_may_say_where_packages_come_from(host: Server, small: Path, tmp_path: Path) -> None:
+    (wheel,) = small.glob("*.whl")
+    shutil.copy(wheel, tmp_path / wheel.name.replace("py3-none-any", "cp38-cp38-manylinux2014_aarch64"))
+    assert said(host, (f"--find-links {small}", SMALL), tmp_path) == "prepared"
     assert imported(host).startswith(str(host.work / "venv"))
 
 
@@ -157,6 +166,19 @@ def test_a_requirements_file_is_read_without_its_comments(tmp_path: Path) -> Non
     assert requirements(tmp_path / "r.txt") == ("numpy==1.24.4", "mpi4py")
     with pytest.raises(CleaveError, match="cannot be read"):
         requirements(tmp_path / "absent.txt")
+    lines = ("--extra-index-url https://wheels.lan/jp6", "onnxruntime-gpu @ https://wheels.lan/o.whl#sha256=12")
+    (tmp_path / "r.txt").write_text("\n".join(lines))
+    assert requirements(tmp_path / "r.txt") == lines
+    (tmp_path / "r.txt").write_text("--target=/usr\n")
+    with pytest.raises(CleaveError, match="'--target=/usr' is no package; options may be --index-url"):
+        requirements(tmp_path / "r.txt")
+
+
+def test_no_environment_for_processors_is_made_for_a_gpu() -> None:
+    cluster = Platform.parse("a, slots=0, gpu=V (CUDA)", "p.txt")
+    check_providers([seat(cluster, 0, 0)])
+    with pytest.raises(CleaveError, match="ranks need CUDAExecutionProvider: write packages that have it"):
+        check_providers([seat(cluster, 0, 0), seat(cluster, 1, 1)])
 
 
 def test_a_folder_without_wheels_is_refused_with_how_to_fill_it(tmp_path: Path) -> None:
