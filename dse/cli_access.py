@@ -6,7 +6,7 @@ import getpass
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated
@@ -61,6 +61,13 @@ class Access:
             raise CleaveError(f"--work {self.work!r}: only letters, digits, '.', '-', '_' and '/', and no '..'")
         if self.key is not None and not self.key.is_file():
             raise CleaveError(f"--key {self.key}: there is no such file")
+
+    @property
+    def given(self) -> list[str]:
+        """The options that say something else than usual."""
+        usual = Access()
+        names = [each.name for each in fields(self) if getattr(self, each.name) != getattr(usual, each.name)]
+        return [f"--{name.replace('_', '-')}" for name in names]
 
     @cached_property
     def password(self) -> str:

@@ -16,6 +16,7 @@ from codegen import bundle as bundles
 from codegen.bundle import Form
 from dse import replan, show
 from dse import run as job
+from dse.cli_access import Access
 from dse.cli_options import (
     FoldOption,
     ForceOption,
@@ -157,10 +158,10 @@ class Shelf:
         return to
 
 
-def stays_here(recipe: Recipe, loss: Loss) -> None:
+def stays_here(recipe: Recipe, loss: Loss, access: Access) -> None:
     """``CleaveError`` where an option wants a platform and there is none."""
     asked = {"--mapping": recipe.mapping, "--exclude": loss.exclude, "--replan": loss.replan, "--run": loss.run}
-    for option in (name for name, value in asked.items() if value):
+    for option in (*(name for name, value in asked.items() if value), *access.given):
         raise CleaveError(f"{option}: goes with --platform")
     recipe.check()
 

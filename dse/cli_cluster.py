@@ -173,8 +173,11 @@ def bench(
     one_of("--trust", trusting, TRUSTS)
     check_writable(keep.trace, keep.save_trace)
     if platform is None:
-        stays_here(recipe, loss)
+        stays_here(recipe, loss, access)
         check_bundle(bundle)
+        if others := [rank.device for rank in read_plan(bundle).ranks if rank.provider != CPU]:
+            show.line(aside(as_json), f"{', '.join(others)}: this machine's processor takes their place, "
+                      "so times are not theirs")  # fmt: skip
         keep.write(found := runs.timed(bundle, how, provider=CPU, timeout_s=runs.timeout))
         sys.stdout.write(found.to_json()) if as_json else show.bench(console, bundle, found)
         return

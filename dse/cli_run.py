@@ -117,6 +117,8 @@ class Measured:
         if self.measure is None:
             if self.measure_budget is not None:
                 raise CleaveError("--measure-budget says how long is measured: add --measure N")
+            for option in access.given:
+                raise CleaveError(f"{option} says how hosts are reached to measure there: add --measure N")
             return None
         one_of("--trust", self.trusting, TRUSTS)
         if any(host.address in HERE for host in cluster.hosts):

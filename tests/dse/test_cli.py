@@ -343,7 +343,7 @@ CALIBRATE = ("calibrate", "--cnn", "six.onnx", "--platform", "two.txt", "--out",
 FLOATS = [
     *((CALIBRATE, option) for option in ("--budget", "--timeout")),
     *((RUN, option) for option in ("--measure-budget", "--timeout")),
-    (("bench", "b"), "--timeout"),
+    *(((command, "b"), "--timeout") for command in ("verify", "bench")),
     *((("place",), option) for option in ("--time-limit", "--replicate", "--slow", "--max-energy")),
 ]
 

@@ -303,7 +303,9 @@ def test_options_that_cannot_be(here: Path, words: list[str], sentence: str) -> 
     assert files(here) == before
 
 
-@pytest.mark.parametrize("option", [["--exclude", "p0"], ["--replan"], ["--run", "run"], ["--mapping", "m.json"]])
+@pytest.mark.parametrize(
+    "option", [["--exclude", "p0"], ["--replan"], ["--run", "run"], ["--mapping", "m.json"], ["--head", "p0"]]
+)
 def test_hosts_of_no_platform_cannot_be_excluded(here: Path, option: list[str]) -> None:
     assert dse("bench", "run/best-memory", *option).sentences == [f"{option[0]}: goes with --platform"]
 

@@ -157,6 +157,7 @@ def test_nothing_speaks_of_measuring_where_nothing_is_measured() -> None:
     ("words", "sentence"),
     [
         (("--measure-budget", 5), "--measure-budget says how long is measured: add --measure N"),
+        (("--head", "a"), "--head says how hosts are reached to measure there: add --measure N"),
         (("--measure", 2, "--trust", "all"), "--trust all: must be one of key, existing"),
         (("--measure", 2, "--key", "none"), "--key none: there is no such file"),
     ],
