@@ -44,7 +44,7 @@ SAMPLES = "samples.jsonl"
 FIRST_LOOK, FIRST_S = "first look, and a stream", 1.5
 """Every device runs the whole network for so many seconds, or what coefficients that are not calibrated take for that:
 which devices are alike, how many frames can be afforded, and what is between two frames of a stream?"""
-PATIENCE, FEWEST = 10, 8
+PATIENCE, FEWEST = 8, 8
 """Where runs of as few frames as can be, with starting them, would take so many times the budget, only the designs that
 tell most are run, at least so many."""
 TOGETHER, TOGETHER_S = (4, 2), 10.0

@@ -112,7 +112,7 @@ def test_a_convolution_an_activation_and_a_fully_connected_layer_are_each_alone_
 
 @pytest.mark.parametrize(
     ("frame_s", "took_s", "runs"),
-    [(0.1, 0.0, 200), (0.1, 1.0, 200), (0.1, 4.6, 25), (0.1, 25.6, 8), (4.0, 0.0, 8), (0.0, 5.0, 20)],
+    [(0.1, 0.0, 160), (0.1, 1.0, 160), (0.1, 4.6, 20), (0.1, 25.6, 8), (4.0, 0.0, 8), (0.0, 5.0, 16)],
 )
 def test_where_runs_take_long_those_are_left_out_that_tell_least(frame_s: float, took_s: float, runs: int) -> None:
     """Ten frames of a first look and two before them; a run has five at least, and all that it takes to start."""
