@@ -59,7 +59,7 @@ def _busiest(script: Script) -> int:
     """The device that claims most of its processor."""
     case = script.case
     busy = np.zeros(len(case.costs.pool), np.int64)
-    longest_claim(case.shards, case.costs, case.ledger, len(case.shards.device), busy)
+    longest_claim(case.shards, case.messages, case.costs, case.ledger, len(case.shards.device), busy)
     return int(busy.argmax())
 
 

@@ -230,8 +230,9 @@ def _work(graph: Graph, g: GraphArrays, names: Sequence[str], platform: Platform
 
 
 def rows(graph: Graph, names: Sequence[str], unit: coefficients.UnitCost, slower: float) -> list[list[float]]:
-    """(layers, OWN) of ``CostArrays.work`` on a unit with so many times fewer threads than its figures hold for. names:
-    signatures of the layers
+    """(layers, OWN + 1) of ``CostArrays.work`` on a unit with so many times fewer threads than its figures hold for.
+
+    names: signatures of the layers
     """
     kernels = [unit.kernels.get(name) for name in names]
     both = list(zip(graph.layers, kernels, strict=True))
@@ -255,7 +256,8 @@ def _row(
     rest *= slower
     if kernel:
         measured = slower * kernel.whole_s
-        fixed, rest = (part * measured / (fixed + rest) if fixed + rest else 0.0 for part in (fixed, rest))
+        told = fixed + rest
+        fixed, rest = (fixed * measured / told, rest * measured / told) if told else (measured, 0.0)
     measured_splits, splits = kernel.splits if kernel else {}, unit.layers[kind_of].splits
     shared: list[float] = []
     for kind in range(boxes.KINDS):

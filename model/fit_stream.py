@@ -15,10 +15,12 @@ from model.coefficients import UnitCost
 from model.fit_turn import between_s
 from model.fit_waiting import FAR_S, OFF, Row, Waiting, Wires, begin_rested, by_type
 from model.samples import Run, means_s
+from model.segment_time import Network
 
 
 def fit_stream(
     runs: Sequence[Run],
+    networks: Mapping[str, Network],
     waiting: Mapping[str, Waiting],
     units: Mapping[str, UnitCost],
     wires: Wires,
@@ -26,21 +28,25 @@ def fit_stream(
 ) -> dict[str, Waiting]:
     """By type of device, all that messages cost. waiting: what ``fit_waiting`` has found; the others as there"""
     known = {device: waiting[name] for device, name in types.items()}
-    taken, turned = (by_type(rows, types) for rows in (_taken(runs, known, wires), _turned(runs, known, units)))
+    taken, turned = (
+        by_type(rows, types) for rows in (_taken(runs, networks, known, wires), _turned(runs, known, units))
+    )
     return {
         name: replace(each, take_s_per_byte=_take(taken[name], each), turn_per_message_s=_least(turned[name]))
         for name, each in waiting.items()
     }
 
 
-def _taken(runs: Sequence[Run], known: Mapping[str, Waiting], wires: Wires) -> list[Row]:
+def _taken(
+    runs: Sequence[Run], networks: Mapping[str, Network], known: Mapping[str, Waiting], wires: Wires
+) -> list[Row]:
     """Ranks that receive messages in streams: bytes that come while they compute; seconds by which they compute longer
     than in frames alone, but for what they attend to more and rest less; and how well these are known.
     """
     found: list[Row] = []
     for run in runs:
         leaving, away = wires.leaving(run), [m for m in run.arrivals if wires.between(m)]
-        rested, means = begin_rested(run), means_s(run.samples)
+        rested, means = begin_rested(run, networks[run.network].graph), means_s(run.samples)
         for rank in run.ranks:
             came = sum(m.size_bytes for m in away if m.target == rank.device)
             if came and rank.stream_s and run.period_s:

@@ -20,6 +20,7 @@ import numpy as np
 from scipy import sparse
 
 from model.coefficients import UnitCost
+from model.graph import Graph
 from model.least_squares import Floats, nonnegative
 from model.link_costs import LinkCosts
 from model.link_fit import one_way_s
@@ -117,7 +118,7 @@ def _longer(
     networks: Mapping[str, Network],
     units: Mapping[str, UnitCost],
     wires: Wires,
-    begin: Callable[[Run], set[int]],
+    begin: Callable[[Run, Graph], set[int]],
 ) -> list[Row]:
     """Segments: number of the run, what they take alone, whether they begin in that way, how long their device waits
     before each that does, whether they wait for messages and bytes of these, bytes that leave while they are computed,
@@ -132,7 +133,7 @@ def _longer(
                 sizes[message.sample].append(message.size_bytes)
         clocks = {name: Clock(network, units[name]) for name in {sample.device for sample in run.samples}}
         leaving = wires.leaving(run)
-        begun, means = begin(run), means_s(run.samples)
+        begun, means = begin(run, network.graph), means_s(run.samples)
         idle = idle_s(was, begun)
         scatter = {name: scatter_s([s for s in run.samples if s.device == name]) for name in clocks}
         for index, sample in enumerate(run.samples):
@@ -166,19 +167,21 @@ def _of_processors(runs: Sequence[Run], units: Mapping[str, UnitCost]) -> list[t
     return found
 
 
-def begin_rested(run: Run) -> set[int]:
-    """The segments that begin rested, as ``seconds.begins_rested`` has it: which of the samples they are."""
+def begin_rested(run: Run, graph: Graph) -> set[int]:
+    """The segments that begin rested, as ``rest.begins_rested`` has it: which of the samples they are."""
     first = {sample.device: index for index, sample in reversed(list(enumerate(run.samples)))}
-    ends = max(run.samples, key=lambda sample: max((part.layer for part in sample.parts), default=-1)).device
+    last = graph.producer.get(graph.outputs[-1])
+    makers = [(part.start, sample.device) for sample in run.samples for part in sample.parts if part.layer == last]
+    ends = min(makers, default=(0, ""))[1]
     waited = {message.sample for message in run.arrivals if message.sample is not None}
     return waited | {index for device, index in first.items() if device != ends}
 
 
-def begin_cold(run: Run) -> set[int]:
+def begin_cold(run: Run, graph: Graph) -> set[int]:
     """The segments before which their device has not computed: all but the first of a device that ended the frame
     before and waits for nothing."""
     first = {sample.device: index for index, sample in reversed(list(enumerate(run.samples)))}
-    return begin_rested(run) | set(range(len(run.samples))) - set(first.values())
+    return begin_rested(run, graph) | set(range(len(run.samples))) - set(first.values())
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from model.lowering import Room
 
 COMPUTE, COMMUNICATE, WAIT, ENERGY, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY, OPENING, PASSED, BUSY = range(11)
 """Columns of an account: seconds, seconds, seconds, joules, bytes; BUSY: seconds in which the processor is at what it
-computes, which is what energy is of, see ``rest.busy``; OPENING: weights that are there twice while sessions are
+computes, which is what energy is of, see ``rest.busy_after``; OPENING: weights that are there twice while sessions are
 opened, as far as what is opened later does not take their place: all that a session rebuilds and what that takes,
 or the largest that it copies from the file. PASSED: what is passed on from segment to segment of a device, and its
 inputs, as far as it is not in a message's buffer; 0 where nobody knows what that holds."""

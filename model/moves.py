@@ -46,6 +46,7 @@ from model.simulation import (
     UNCOUNTABLE,
     attend_ticks,
     enter_ticks,
+    handling_s,
     lag_ticks,
     leave_ticks,
     longest,
@@ -53,6 +54,7 @@ from model.simulation import (
     receive_ticks,
     send_ticks,
     ticks,
+    waking_ticks,
 )
 from model.spending import size_of
 from runtime.errors import CleaveError
@@ -123,6 +125,8 @@ def _longest_claim(c: CostArrays, b: Board) -> np.int64:
         if here >= 0 and c.rested[ix(here), PART] > 0:
             messages = b.sends[ix(shard)] + b.waits[ix(shard)]
             b.busy[ix(here)] += b.claims[ix(shard)] + messages * message_ticks(c, here)
+            if b.waits[ix(shard)] > 0:
+                b.busy[ix(here)] += waking_ticks(c, here)
     return longest(b.busy)
 
 
@@ -173,17 +177,20 @@ def _patch(g: GraphArrays, c: CostArrays, b: Board, moved: int) -> None:
             for of in range(ptr[ix(b.moved[ix(k)])], ptr[ix(b.moved[ix(k)] + 1)]):
                 _carry(g, c, b, of if made else g.edge_tensor[ix(of)], made)
     if 0 <= ended != ends:
-        _mark_first(b, ended)
-        _mark_first(b, ends)
+        _mark_first(g, b, ended)
+        _mark_first(g, b, ends)
     for k in range(b.note[DIRTY]):
         link_around(g, c, b, b.dirty[ix(k)])
 
 
 @inlined
-def _mark_first(b: Board, device: int) -> None:
-    """What a device does first may take another time now: whether it rests before a frame has changed."""
-    if b.begin[ix(device)] >= 0:
-        mark(b, b.begin[ix(device)])
+def _mark_first(g: GraphArrays, b: Board, device: int) -> None:
+    """What a device does first may take another time now: whether it rests before a frame has changed. Of its inputs
+    each, and what follows."""
+    shard = b.begin[ix(device)]
+    while shard >= 0:
+        mark(b, shard)
+        shard = b.after[ix(shard)] if b.task[ix(shard)] < g.n_inputs else -1
 
 
 @inlined
@@ -293,8 +300,8 @@ def _collect(g: GraphArrays, b: Board, tensor: int, shard: int, all_devices: boo
 def _send(c: CostArrays, b: Board, shard: int, slot: int, device: int, size: float, reader: int) -> None:
     """A message to a device, where one shard is the first to wait for it."""
     h, source, message = b.history, b.shards.device[ix(shard)], slot * len(b.scope) + device
-    turns = c.turn[ix(source), 1] + c.turn[ix(device), 1]
-    _spend(b, b.paid, message, 2 * under_way_s(c, ix(source), ix(device), size) + turns)
+    seconds = 2 * under_way_s(c, ix(source), ix(device), size) + c.turn[ix(source), 1] + c.turn[ix(device), 1]
+    _spend(b, b.paid, message, seconds + handling_s(c, source, 1, size) + handling_s(c, device, 1, size))
     first = b.first[ix(slot)] + c.stages * device
     put(h, first + SEND, -1, send_ticks(c, source, size), -1)
     put(

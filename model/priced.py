@@ -55,7 +55,7 @@ class Priced:
                 "memory_bytes": a[d, MEMORY],
             }
             for d, device in enumerate(platform.devices)
-            if a[d, MEMORY] > 0
+            if a[d, COMPUTE] + a[d, COMMUNICATE] + a[d, ACTIVATIONS] > 0
         ]
 
 

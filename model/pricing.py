@@ -51,7 +51,7 @@ def price(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w:
     latency = _one_frame(g, s, m, c, out, w)
     period = busiest(g, s, m, c, out, w)
     for device in range(len(c.pool)):
-        if w.rest[device] > 0:
+        if c.rested[device, PART] > 0:
             latency = max(latency, _claims(c, out, w, device))
     settle(c, out, latency)
     return latency, period
@@ -114,7 +114,7 @@ def busiest(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, 
             w.link[ix(c.enter[source, target])] += seconds
     busy = 0.0
     for device in range(len(c.pool)):
-        turn = turn_s(c, out, device) if out.segments[device] > 0 else 0.0
+        turn = turn_s(c, out, device) if out.segments[device] + out.messages[device] > 0 else 0.0
         compute = out.account[device, COMPUTE] + w.rest[device]
         busy = max(busy, compute + out.account[device, COMMUNICATE] + turn)
     for link in range(c.links):

@@ -6,7 +6,7 @@ A file is read as the annotations of its dataclasses say. What is wrong is told 
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from types import UnionType
@@ -98,7 +98,7 @@ class _Reader:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= sys.float_info.max
 
 
 SIMPLE: dict[Any, tuple[str, Callable[[Any], bool]]] = {

@@ -1,4 +1,4 @@
-"""Seconds of a segment, in plain words: the very formula that ``model.spending`` has compiled.
+"""Seconds of a segment, in plain words: the very formula that ``model.seconds`` has compiled.
 
     time(segment) = sum over its parts of  alone(part) - share(part) * sum of gains over the edges inside
 
@@ -7,7 +7,7 @@
 in the same segment made of what this one reads: kernels fuse, layouts stay, no session starts. An edge may save more
 than its reader takes: a Relu becomes part of the convolution before it, which then need not put its output into another
 layout either. Nor need a convolution its input where that goes back to others in the segment (``model.relayout``): so
-many seconds a byte of it are saved. A segment as a whole never takes less than nothing.
+many seconds a byte of it are saved. What a part saves is never more than all parts before it took.
 
 Gains of edges that were not measured are a part of what the shorter of both layers takes, by pair of kinds.
 
@@ -21,6 +21,7 @@ and ``rested_s`` of the unit).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -103,7 +104,7 @@ class Clock:
 
     def seconds(self, parts: Sequence[PartOf], divided: Divided = NOTHING) -> float:
         """Of a segment of these parts. divided: layers of the whole mapping that are"""
-        return max(0.0, sum(self.each(parts, divided)))
+        return reduce(lambda before, part_s: max(0.0, before + part_s), self.each(parts, divided), 0.0)
 
     def each(self, parts: Sequence[PartOf], divided: Divided = NOTHING) -> list[float]:
         """What each part adds to the segment; less than 0 where it saves its maker more than it takes."""

@@ -33,7 +33,8 @@ class Events:
     kind:    (n,) SEGMENT, SEND, LEAVE, ENTER, ATTEND or END
     device:  (n,) whose program has the task; of the two tasks on links, the message's sender
     message: (n,) that a task is about; -1: none
-    receive: (n,) of a segment's time, what receiving its messages takes the device, before it computes
+    receive: (n,) of a segment's time, what receiving its messages takes the device, before it computes: slower for a
+             while, because it has waited
     begin:   (S,) of a shard since the start of its segment; ticks: (S,) that it takes
     """
 
@@ -64,6 +65,7 @@ class Events:
         kind[n:], device[n:] = END, programs
         ticks = np.array([_ticks(case, stage, shard, frames) for shard in range(shards)], dtype=np.int64)
         receive, begin = _within(stage, segment, ticks, n + len(programs), kind)
+        receive -= _waking(case, stage, handed, receive < stage.tasks.duration[: len(kind)])
         return Events(stage, n + len(programs), frames, kind, device, message, receive, begin, ticks)
 
     @property
@@ -156,6 +158,17 @@ def _within(
     begin = np.empty_like(ticks)
     begin[in_turn] = ends - ticks[in_turn] - (ends - ticks[in_turn])[first] + receive[segment[in_turn]]
     return receive, begin
+
+
+def _waking(case: Case, stage: Stage, handed: NDArray[np.int64], computes: NDArray[np.bool_]) -> Ticks:
+    """(n,) by how much longer segments that compute take because they wait for messages: they are computing then."""
+    found, c, target = np.zeros(len(computes), dtype=np.int64), case.costs, case.messages.device[: len(handed)]
+    reader = stage.tasks.to[2 * (handed + ENTER)]
+    for task, device, size in zip(reader, target, case.ledger.size, strict=False):
+        found[task] += simulation.ticks(c.wake[device, 1] * size)
+    for task, device in dict(zip(reader.tolist(), target.tolist(), strict=True)).items():
+        found[task] += simulation.wake_ticks(c, device)
+    return np.where(computes, found, 0)
 
 
 @dataclass(frozen=True, eq=False)

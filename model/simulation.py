@@ -23,10 +23,10 @@ import numpy as np
 from model import events
 from model.arrays import GraphArrays, Ints, ix
 from model.compiled import allocating, inlined, kernel
-from model.costs import PART, CostArrays, Floats
+from model.costs import PART, UNKNOWN, CostArrays, Floats
 from model.events import PLAIN, State, Tasks, Times
 from model.lag import lag_of
-from model.ledger import COMMUNICATE, COMPUTE, Ledger
+from model.ledger import BUFFERS, COMMUNICATE, COMPUTE, Ledger
 from model.lowering import Messages, Room, Shards
 from model.rest import claims
 from model.spending import join, settle, spend, turn_s
@@ -107,7 +107,7 @@ def simulate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger,
     one = np.int64(1)  # not the constant, which would compile the core once more
     ended = events.simulate(w.tasks, n, one, PLAIN, w.state)
     stop = w.state.stop[w.state.order[ended - 1]]
-    latency = max(stop, longest_claim(s, c, out, s.ptr[len(g.size)], w.free))
+    latency = max(stop, longest_claim(s, m, c, out, s.ptr[len(g.size)], w.free))
     for row in range(n if latency > stop else 0):
         w.state.start[ix(row)] += latency - stop
         w.state.stop[ix(row)] += latency - stop
@@ -117,18 +117,37 @@ def simulate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger,
 
 
 @kernel()
-def longest_claim(s: Shards, c: CostArrays, out: Ledger, shards: int, busy: Times) -> np.int64:
+def longest_claim(s: Shards, m: Messages, c: CostArrays, out: Ledger, shards: int, busy: Times) -> np.int64:
     """Ticks that the busiest device claims of its processor, of those that rest saves something; busy: (D,) is filled
-    with what each does. A message claims what it makes a stream's frame longer by.
+    with what each does. A message claims what it makes a stream's frame longer by, the first that a segment waits for
+    what waking takes.
     """
     busy[:] = 0
     for shard in range(shards):
         here = ix(s.device[ix(shard)])
         if c.rested[here, PART] > 0:
             busy[here] += ticks(claims(c, out, shard, here, True))
+            if _waits(m, out, shard):
+                busy[here] += waking_ticks(c, here)
     for device in range(len(busy)):
         busy[device] += out.messages[device] * message_ticks(c, device)
     return longest(busy)
+
+
+@inlined
+def _waits(m: Messages, out: Ledger, shard: int) -> bool:
+    """Whether a shard is the first to wait for a message."""
+    waits = False
+    for k in range(m.in_ptr[ix(shard)], m.in_ptr[ix(shard + 1)]):
+        waits = waits or out.reader[ix(m.in_message[ix(k)])] == shard
+    return waits
+
+
+@inlined
+def waking_ticks(c: CostArrays, device: int) -> np.int64:
+    """What a segment that waits claims of its device's processor besides what it computes."""
+    part, seconds = c.busy[ix(device), PART], c.busy[ix(device), 1]
+    return ticks(seconds if part == UNKNOWN else seconds / part)
 
 
 @inlined
@@ -158,7 +177,16 @@ def countable(c: CostArrays, out: Ledger, frames: int) -> bool:
         tired = out.account[device, COMPUTE] / (1 - c.rested[device, PART])
         spent += tired * (1 + c.cold[device, PART]) + out.account[device, COMMUNICATE]
         spent += turn_s(c, out, device)
+        spent += handling_s(c, device, out.messages[device], out.account[device, BUFFERS])
     return spent * frames < LONGEST_S
+
+
+@inlined
+def handling_s(c: CostArrays, device: int, messages: float, size: float) -> float:
+    """Seconds of a device for so many messages, of so many bytes together, besides what they are under way, at most: as
+    if all were sent and received."""
+    k = ix(device)
+    return messages * (c.send[k, 0] + c.receive[k, 0] + c.gap[k]) + size * (c.send[k, 1] + c.receive[k, 1])
 
 
 @kernel()

@@ -63,7 +63,7 @@ def spend(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) ->
     out.since[:] = FRESH
     for task in range(len(g.size)):
         for shard in range(s.ptr[task], s.ptr[task + 1]):
-            _enter(g, s, m, c, out, shard)
+            _enter(g, s, m, c, out, task, shard)
             _compute(g, s, c, out, task, shard)
             if c.memory[ix(s.device[ix(shard)]), PASS] > 0:
                 _keep(g, s, m, out, task, shard)
@@ -73,8 +73,10 @@ def spend(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) ->
 
 
 @inlined
-def _enter(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, shard: int) -> None:
-    """A segment begins with a shard that is the first to wait for a message, and after one that sends."""
+def _enter(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, task: int, shard: int) -> None:
+    """A segment begins with a shard that is the first to wait for a message, and after one that sends. One that takes
+    an output of the network as it comes has no session.
+    """
     device = ix(s.device[ix(shard)])
     waits = False
     for k in range(m.in_ptr[ix(shard)], m.in_ptr[ix(shard + 1)]):
@@ -89,10 +91,22 @@ def _enter(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, s
         _wake(c, out, device, c.wake[device, 0], c.busy[device, 1])
     if begins:
         out.cold[ix(shard)] = out.rested[ix(shard)] == 1 or out.since[device] != FRESH
-        out.chill[device, COUNT] += out.cold[ix(shard)]
-        out.segments[device] += 1
+        if task < g.n_inputs + g.n_layers or _is_joined(g, s, task):
+            out.segments[device] += 1
+            out.chill[device, COUNT] += out.cold[ix(shard)]
         out.since[device], out.spent[device] = shard, 0.0
         out.largest[device] = out.rebuilt[device] = out.relaid[device] = 0.0
+
+
+@inlined
+def _is_joined(g: GraphArrays, s: Shards, task: int) -> bool:
+    """Whether what a task reads first is put together from parts that do not lie side by side in memory."""
+    tensor = ix(g.edge_tensor[ix(g.edge_ptr[ix(task)])])
+    maker = ix(g.tensor_task[tensor])
+    rows = 1
+    for axis in range(min(s.kind[maker], boxes.AXES)):
+        rows *= g.tensor_size[tensor, axis]
+    return not alone(s, maker) and (s.kind[maker] == boxes.PARTIAL or rows > 1)
 
 
 @inlined
@@ -150,27 +164,33 @@ def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, s
 
 @inlined
 def _keep(g: GraphArrays, s: Shards, m: Messages, out: Ledger, task: int, shard: int) -> None:
-    """What earlier segments of a device have made for a shard of its has a buffer, and so have inputs."""
-    out.kept[ix(shard)] = m.out_ptr[ix(shard)] < m.out_ptr[ix(shard + 1)]
-    if task < g.n_inputs:
-        _pass_on(g, s, out, task, shard)
+    """What earlier segments of a device have made for a shard of its has a buffer, and so have inputs, and pieces of
+    which a part is sent."""
+    sends = m.out_ptr[ix(shard)] < m.out_ptr[ix(shard + 1)]
+    out.kept[ix(shard)] = 0
+    if sends or task < g.n_inputs:
+        _pass_on(g, s, m, out, task, shard)
     device = s.device[ix(shard)]
     since = out.since[ix(device)]
     for edge in range(g.edge_ptr[ix(task)], g.edge_ptr[ix(task + 1)]):
         maker = ix(g.tensor_task[ix(g.edge_tensor[ix(edge)])])
         for source in range(s.ptr[maker], min(since, s.end[maker])):
             if s.device[ix(source)] == device:
-                _pass_on(g, s, out, maker, source)
+                _pass_on(g, s, m, out, maker, source)
 
 
 @inlined
-def _pass_on(g: GraphArrays, s: Shards, out: Ledger, task: int, shard: int) -> None:
-    """What a shard makes gets a buffer, if it has none."""
+def _pass_on(g: GraphArrays, s: Shards, m: Messages, out: Ledger, task: int, shard: int) -> None:
+    """What a shard makes gets a buffer, if it has none: messages have theirs in it."""
     if out.kept[ix(shard)] == 0:
         out.kept[ix(shard)] = 1
         made = _made(s.kind[ix(task)], share_of(g, s, task, shard))
         for tensor in range(g.tensor_ptr[ix(task)], g.tensor_ptr[ix(task + 1)]):
-            out.account[ix(s.device[ix(shard)]), PASSED] += g.tensor_bytes[ix(tensor)] * made
+            left = g.tensor_bytes[ix(tensor)] * made
+            for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
+                if m.tensor[ix(message)] == tensor:
+                    left -= size_of(g, ix(tensor), m.start[ix(message)], m.stop[ix(message)])
+            out.account[ix(s.device[ix(shard)]), PASSED] += max(left, 0.0)
 
 
 @inlined
@@ -190,6 +210,9 @@ def _communicate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Led
     out.size[row], out.reader[row] = size, -1
     out.messages[source] += 1
     out.messages[target] += 1
+    if m.shard[row] < s.ptr[ix(g.n_inputs)] and out.since[source] >= 0:  # nothing is computed of an input alone
+        out.segments[source] -= 1
+        out.chill[source, COUNT] -= out.cold[ix(out.since[source])]
     out.since[source] = -1 if m.shard[row] >= s.ptr[ix(g.n_inputs)] else FRESH
     out.account[source, COMMUNICATE] += seconds
     out.account[target, COMMUNICATE] += seconds

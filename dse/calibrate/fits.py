@@ -78,7 +78,7 @@ class Fitting:
         names = labels(self.alike)
         runs, units, wires = self.found.together, self._units(fits), Wires(links, self._hosts)
         waiting = fit_waiting(runs, self.networks, units, wires, names)
-        waiting = fit_stream(runs, waiting, units, wires, names)
+        waiting = fit_stream(runs, self.networks, waiting, units, wires, names)
         return _changed(fits, lambda name, unit: replace(unit, **vars(waiting[names[name]])))
 
     def _with_power(self, fits: Fits) -> Fits:

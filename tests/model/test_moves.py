@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import ModelProto
 
 from model import moves, simulation
 from model.arrays import GraphArrays, arrays
@@ -22,7 +23,18 @@ from model.ledger import ledger
 from model.lowering import Shards, lowered, room, shards_of
 from model.mapping import Mapping, Shard
 from runtime.errors import CleaveError
-from tests.tiny_cnn import branches, by_blocks, examples, graph_of, platform, random_mapping, six_layers
+from tests.tiny_cnn import (
+    branches,
+    by_blocks,
+    examples,
+    graph_of,
+    network,
+    node,
+    platform,
+    random_mapping,
+    six_layers,
+    weight,
+)
 
 pytestmark = pytest.mark.interpreted
 
@@ -120,11 +132,26 @@ class Searching:
 @pytest.fixture(scope="module")
 def graphs(tmp_path_factory: pytest.TempPathFactory) -> list[Graph]:
     folder: Path = tmp_path_factory.mktemp("moves")
-    return [graph_of(folder, six_layers()), graph_of(folder, branches()), graph_of(folder, by_blocks())]
+    return [graph_of(folder, model) for model in (six_layers(), branches(), two_inputs(), by_blocks())]
 
 
-@examples(40)
-@given(seed=st.integers(0, 2**32), which=st.integers(0, 1))
+def two_inputs() -> ModelProto:
+    """Both are read by two layers each, and the last layer is not the only one that may be the last of its device."""
+    nodes = [
+        node("Conv", ["x", "u"], ["a"], "first"),
+        node("Conv", ["z", "w"], ["b"], "other"),
+        node("Add", ["a", "b"], ["c"], "sum"),
+        node("Concat", ["x", "z"], ["d"], "join", axis=1),
+        node("Conv", ["d", "v"], ["e"], "third"),
+        node("Mul", ["c", "e"], ["f"], "product"),
+        node("Relu", ["f"], ["y"], "last"),
+    ]
+    weights = {name: weight(4, channels, 1, 1) for name, channels in (("u", 3), ("w", 2), ("v", 5))}
+    return network(nodes, {"x": (1, 3, 4, 4), "z": (1, 2, 4, 4)}, ["y"], weights)
+
+
+@examples(60)
+@given(seed=st.integers(0, 2**32), which=st.integers(0, 2))
 def test_any_move_of_a_layer_gives_the_latency_of_a_full_simulation(graphs: list[Graph], seed: int, which: int) -> None:
     search = Searching(seed, graphs[which])
     for _ in range(40):

@@ -34,6 +34,7 @@ from model.costs import whole_s
 from model.critical import Causes
 from model.graph import Graph
 from model.ledger import ACTIVATIONS
+from model.ledger import COMPUTE as COMPUTE_S
 from model.mapping import Mapping
 from model.platform import Platform
 from model.predicted import REST, traces
@@ -236,6 +237,27 @@ def test_a_message_goes_at_the_slower_of_two_rates_so_both_must_be_better(tmp_pa
     (transfer,) = [p for p in held(script, platform, found.alone, found.latency_path) if p.category == TRANSFER]
     assert gain[BANDWIDTH, "h0"] == gain[BANDWIDTH, "h1"] == 0
     assert gain[BANDWIDTH, "all"] == pytest.approx(-transfer.time_s * MORE / (1 + MORE), rel=1e-6)
+
+
+@given(randoms)
+@examples(20)
+def test_devices_that_have_waited_compute_as_long_as_they_are_priced(
+    graph: Graph, tmp_path_factory: pytest.TempPathFactory, draw: random.Random
+) -> None:
+    """What waking takes is computing, as ranks measure it; only receiving is not."""
+    body = json.loads((files("platforms") / "coefficients" / "generic.json").read_text())
+    body["units"]["cpu"] |= {"receive_s": RECEIVE_S, "wake_s": 1e-3, "wake_s_per_byte": 1e-9}
+    path = tmp_path_factory.mktemp("waking") / "waking.json"
+    path.write_text(json.dumps(body))
+    platform = replace(plain := cluster(4), devices=tuple(replace(d, coefficients=str(path)) for d in plain.devices))
+    mapping = random_mapping(draw, graph, 4)
+    found = simulated(graph, platform, mapping, 1)
+    s, priced_s = found.case.shards, found.analytical.account[:, COMPUTE_S]
+    takes_outputs = set(s.device[s.ptr[-1 - len(graph.outputs)] :].tolist())
+    for row in found.devices(platform):
+        device = platform.index(row["device"])
+        if device not in takes_outputs:
+            assert row["compute_s"] == pytest.approx(priced_s[device], rel=1e-9)
 
 
 def test_one_frame_has_no_stream_and_the_analytical_period(graph: Graph) -> None:
