@@ -117,8 +117,8 @@ def is_there(
     """Whether a folder holds a bundle already that does just what ``fill`` would have it do."""
     try:
         made_from, made = read_bundle(folder)
-        text = (folder / "plan.json").read_text()
-    except (CleaveError, OSError):
+        text = (folder / "plan.json").read_text(encoding="utf-8")
+    except (CleaveError, OSError, ValueError):
         return False
     graph, mapping, borders = _joined(graph, mapping, form)
     same = (made_from.blake3, made) == (origin.blake3, form)

@@ -132,9 +132,13 @@ def place(
         raise CleaveError("name one thing to place: --cnn with --platform, or --workload")
     if workload:
         _refuse(of, OfCnn(), "--workload")
+        if on.slow != OfWorkload().slow and on.machines == OfWorkload().machines:
+            raise CleaveError("--slow says nothing of one machine: add --machines")
         _place_workload(workload, objective, on, seed, out, as_json)
     else:
         _refuse(on, OfWorkload(), "--cnn")
+        if seed:
+            raise CleaveError("--seed says nothing with --cnn: nothing is random there")
         _place_cnn(of, objective, out, as_json)
 
 

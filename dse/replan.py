@@ -110,9 +110,11 @@ def from_front(saved: Saved, cnn: Cnn, left: Platform, role: Role) -> Found | No
 
 
 def asked_anew(saved: Saved | None, cnn: Cnn, left: Platform, role: Role) -> tuple[Coding, Settings]:
-    """What a new search looks for: what the run did, for a bounded time."""
+    """What a new search looks for: what the run did, for a bounded time; where that is gone, what the bundle is best
+    in, too."""
     coding = saved.coding if saved else Coding(widest(cnn))
-    settings = saved.settings if saved else Settings()
+    usual = tuple(dict.fromkeys((*Settings().objectives, role.objective)))
+    settings = saved.settings if saved else Settings(objectives=usual)
     coding = replace(coding, splits=min(coding.splits, len(left.devices)), reader=role.reader, writer=role.writer)
     population, generations = min(settings.population, POPULATION), min(settings.generations, GENERATIONS)
     return coding, replace(settings, population=population, generations=generations)

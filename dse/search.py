@@ -249,7 +249,8 @@ class _History:
         if self.reference is None:
             return 0.0
         objectives = self.scores[:, self.columns]
-        inside = objectives[(objectives <= self.reference).all(axis=1)] / self.reference
+        scale = np.where(self.reference > 0, self.reference, 1.0)
+        inside = objectives[(objectives <= self.reference).all(axis=1)] / scale
         return float(moocore.hypervolume(inside, ref=np.ones(len(self.columns)))) if len(inside) else 0.0
 
 

@@ -73,6 +73,12 @@ def _read(path: Path) -> onnx.ModelProto:
 def _check_external(model: onnx.ModelProto, path: Path) -> None:
     """External data must lie beside the file, inside its folder; or in the file, which may be a link to elsewhere."""
     folder = path.parent.resolve()
+    for node in model.graph.node:
+        for held in node.attribute:
+            parts = (held.t, *held.tensors, held.sparse_tensor.values, held.sparse_tensor.indices)
+            if any(tensor.external_data for tensor in parts):
+                raise CleaveError(f"{path}: layer '{node.name or node.output[0]}': its constant lies in another file; "
+                                  "save the model without convert_attribute")  # fmt: skip
     for tensor in model.graph.initializer:
         for entry in tensor.external_data:
             if entry.key != "location" or entry.value == path.name:

@@ -134,7 +134,7 @@ class Mapping:
             except (CleaveError, KeyError, TypeError) as error:
                 problems.append(f"layer '{name}': {_say(error)}")
         ends = dict.fromkeys(("reader", "writer"), NEIGHBOUR)
-        for role in ends.keys() & body.keys():
+        for role in (role for role in ends if role in body):
             try:
                 ends[role] = platform.index(body[role])
             except CleaveError as error:

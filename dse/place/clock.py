@@ -10,6 +10,11 @@ OVER_S = 1e12
 """Later than any limit."""
 
 
+def due(limit_s: float | None) -> float:
+    """When so many seconds are over; None: not before somebody asks for the end."""
+    return time.monotonic() + (OVER_S / 2 if limit_s is None else limit_s)
+
+
 def now() -> float:
     """Seconds of some clock that never goes back."""
     return time.monotonic() + (OVER_S if ending.was_asked() else 0.0)

@@ -63,7 +63,7 @@ def greedy(on: Workload, options: Options) -> Placed:
 def max_load(on: Workload, options: Options) -> Placed:
     """The paper's: the contiguous split that is best for the period."""
     _end(on, options)
-    device = dp(on, Options(limit_s=options.limit_s, seed=options.seed)).device
+    device = dp(on, Options(limit_s=options.limit_s, seed=options.seed, watch=options.watch)).device
     slot = np.where(device < on.accelerators, device * options.subgraphs, slots(on, options.subgraphs))
     return _judged(on, options, slot.astype(np.int32), longest(on))
 

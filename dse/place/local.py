@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dse.place import stages
-from dse.place.clock import now
+from dse.place.clock import due, now
 from dse.place.period import rules_of
 from dse.place.pipeline import costs, floor
 from dse.place.placed import Options, Placed, check, judged
@@ -59,7 +59,7 @@ def local_search(on: Workload, options: Options) -> Placed:
 
 
 def _end(options: Options) -> float:
-    return np.inf if options.limit_s is None else now() + options.limit_s
+    return due(options.limit_s)
 
 
 def _random(on: Reduced, rng: np.random.Generator) -> Ints:

@@ -61,7 +61,7 @@ def least(on: Workload, options: Options) -> float:
 
 def _first(on: Workload, options: Options) -> Ints:
     """Some split that fits: the contiguous one where there is one, else the largest groups first."""
-    limit = min(10.0, 0.2 * (options.limit_s or USUAL_S))
+    limit = min(10.0, 0.2 * (USUAL_S if options.limit_s is None else options.limit_s))
     try:
         return dp(on, replace(options, contiguous=True, limit_s=limit, bandwidth=None)).device
     except CleaveError:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.place.clock import now
+from dse.place.clock import due, now
 from dse.place.linear import branchings, linearised
 from dse.place.machines import Machines, dealt, devices, spread
 from dse.place.pipeline import Found, Rules, Watch, best, floor
@@ -143,7 +143,7 @@ def stages_of(of: Reduction, found: Found) -> tuple[Ints, Ints | None]:
 
 
 def _watch(options: Options) -> Watch:
-    end = np.inf if options.limit_s is None else now() + options.limit_s
+    end = due(options.limit_s)
 
     def watch(done: int, of: int) -> bool:
         options.watch(done, of, "ideals")

@@ -88,7 +88,11 @@ def cp_sat(program: Program, limit: float, hint: Whole | None = None, work: floa
 
     with ThreadPoolExecutor(1) as pool:  # beside it Ctrl-C is heard
         solving = pool.submit(solver.solve, model)
-        status = _waited(solving, now() + 2 * limit + GRACE_S, solver.stop_search)
+        try:
+            status = _waited(solving, now() + 2 * limit + GRACE_S, solver.stop_search)
+        finally:
+            while not wait([solving], LOOK_S).done:  # a signal ends the command
+                solver.stop_search()
     if status == cp_model.INFEASIBLE:
         return Solved(None, program.hi[0] + 1, True)
     found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dse.place.stages import MARGIN
 from dse.place.workload import Floats, Workload, components
 from model.arrays import Ints
 
@@ -108,5 +109,6 @@ def faults(on: Workload, device: Ints) -> list[str]:
     if np.isinf(on.acc[device < on.accelerators]).any():
         found.append("a node is on an accelerator that cannot run it")
     held = load(on, device).held[: on.accelerators]
-    found += [f"accelerator {k} holds {b:.0f} of {on.memory:.0f} bytes" for k, b in enumerate(held) if b > on.memory]
+    full = [(k, b) for k, b in enumerate(held) if b > on.memory * MARGIN]
+    found += [f"accelerator {k} holds {b:.0f} of {on.memory:.0f} bytes" for k, b in full]
     return found

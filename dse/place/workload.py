@@ -8,6 +8,7 @@ cost, each gets a node of its own that stays with its source, as their appendix 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,8 +29,8 @@ Floats = NDArray[np.float64]
 NODE = ("id", "supportedOnFpga", "cpuLatency", "fpgaLatency", "size")
 EDGE = ("sourceId", "destId", "cost")
 HEAD = ("maxSizePerFPGA", "maxFPGAs", "maxCPUs", "nodes", "edges")
-MOST = 2**63 - 1
-"""The largest id of a node or a colour."""
+MOST, MOST_NUMBER, MOST_DEVICES = 2**63 - 1, sys.float_info.max, 100_000
+"""The largest id of a node or a colour, the largest number, and how many devices there may be of a kind."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +81,8 @@ class Workload:
             body = json.loads(read_text(file, "workload"))
         except json.JSONDecodeError as error:
             raise CleaveError(f"{file}:{error.lineno}: not JSON: {error.msg}") from None
+        except (ValueError, RecursionError) as error:
+            raise CleaveError(f"{file}: cannot be read: {error}") from None
         try:
             return Workload.of(body, file.stem)
         except CleaveError as error:
@@ -114,8 +117,8 @@ class Workload:
                 + [bool(nodes[k].get("isBackwardNode", 0)) for k in added]
             ),
             np.array(sorted(set(pairs)), dtype=np.int32).reshape(-1, 2),
-            int(_number(body, "maxFPGAs", "the workload")),
-            int(_number(body, "maxCPUs", "the workload")),
+            _count(body, "maxFPGAs"),
+            _count(body, "maxCPUs"),
             _number(body, "maxSizePerFPGA", "the workload"),
         )
         if found.devices < 1:
@@ -175,9 +178,17 @@ def _name(node: Mapping[str, Any]) -> str:
 def _number(body: Mapping[str, Any], key: str, where: str) -> float:
     """A number that is not negative."""
     value = body[key]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST_NUMBER:
         raise CleaveError(f"{where} has {key} = {json.dumps(value)}, which is no number from 0 on")
     return float(value)
+
+
+def _count(body: Mapping[str, Any], key: str) -> int:
+    """How many devices there are."""
+    value = _number(body, key, "the workload")
+    if value != int(value) or value > MOST_DEVICES:
+        raise CleaveError(f"the workload has {key} = {body[key]}, which is no whole number from 0 to {MOST_DEVICES}")
+    return int(value)
 
 
 def _id(body: Mapping[str, Any], key: str, where: str) -> int:

@@ -221,15 +221,16 @@ def _hand_over(testbed: Testbed, keys: dict[str, str]) -> None:
     out, draft = Path(testbed.out), _draft(testbed)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        draft.mkdir()
-        draft.chmod(0o755)
+        draft.mkdir(mode=0o700)
         (draft / access.PLATFORM).write_text(access.platform(testbed, platform.machine()))
         (draft / access.KNOWN_HOSTS).write_text(access.known_hosts(testbed, keys))
         (draft / access.STATE).write_text(testbed.to_json())
         for name in (access.KEY, f"{access.KEY}.pub"):
             shutil.move(testbed.folder / name, draft / name)
-        for path in (draft, *draft.iterdir()):
-            os.chown(path, testbed.uid, testbed.gid)
+        for path in draft.iterdir():
+            os.chown(path, testbed.uid, testbed.gid, follow_symlinks=False)
+        draft.chmod(0o755)
+        os.chown(draft, testbed.uid, testbed.gid)
         draft.rename(out)
     except OSError as error:
         raise CleaveError(f"{out}: cannot be written: {error.strerror or error}") from error

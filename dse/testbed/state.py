@@ -130,7 +130,7 @@ def load(name: str) -> Testbed | None:
     """What is known of a testbed; None when it has no state file: it crashed at its very beginning."""
     try:
         return Testbed.from_json((ROOT / name / "state.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
 

@@ -35,7 +35,7 @@ class Trust:
     def known(self, address: str, port: int) -> list[Any]:
         """All keys that the files have for an address."""
         lines = [line for file in self.files for line in _lines(file)]
-        return [key for line in lines for key in (_keys(line).lookup(entry(address, port)) or {}).values()]
+        return [key for line in lines for key in _vouched(line, entry(address, port))]
 
     def revoked(self, key: Any) -> bool:
         """Whether a file says ``@revoked`` of a key; for whichever host, which is stricter than OpenSSH."""
@@ -83,18 +83,20 @@ def trust(files: Sequence[Path], pins: Sequence[str], hosts: Sequence[str]) -> T
 
 
 def _lines(file: Path) -> list[str]:
-    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
-    return [line.strip() for line in text.splitlines()]
+    """Of a file, as OpenSSH has them: a comment may hold what other programs take for the end of a line."""
+    text = file.read_bytes().decode("utf-8", "replace") if file.is_file() else ""
+    return [line.strip() for line in text.split("\n")]
 
 
-def _keys(line: str) -> Any:
-    """What one line vouches for: nothing, where it is a comment, has a marker (``@…``), or cannot be read."""
+def _vouched(line: str, host: str) -> list[Any]:
+    """The keys that one line vouches for: none where it is a comment, has a marker (``@…``), or cannot be read."""
     keys = paramiko.HostKeys()
-    with suppress(paramiko.SSHException, InvalidHostKey, ValueError):
+    with suppress(paramiko.SSHException, InvalidHostKey, ValueError, AssertionError, IndexError):
         known: Any = None if line[:1] in ("", "#", "@") else HostKeyEntry.from_line(line)
-        for host in known.hostnames if known else []:
-            keys.add(host, known.key.get_name(), known.key)
-    return keys
+        for name in known.hostnames if known else []:
+            keys.add(name, known.key.get_name(), known.key)
+        return list((keys.lookup(host) or {}).values())
+    return []
 
 
 def entry(address: str, port: int) -> str:

@@ -101,11 +101,11 @@ def command(mpirun: Mpirun, head: Site, sites: Sequence[Site], rankfile: str, ra
     words += mpirun.place(f"{head.root}/rankfile", rankfile) + (["--allow-run-as-root"] if head.root_user else [])
     words += TRANSPORT
     if mpirun.version >= (5, 0):
-        agent, daemons = "ssh", "--prtemca"
-        interface = "prte_if_include"
+        agent, daemons, interface, whole = "ssh", "--prtemca", "prte_if_include", "prte_keep_fqdn_hostnames"
     else:
-        agent, daemons, interface = "rsh", "--mca", "oob_tcp_if_include"
+        agent, daemons, interface, whole = "rsh", "--mca", "oob_tcp_if_include", "orte_keep_fqdn_hostnames"
     words += [daemons, f"plm_{agent}_agent", f"{head.root}/agent", daemons, f"plm_{agent}_no_tree_spawn", "1"]
+    words += [daemons, whole, "1"]  # else pi1.local would be pi1
     if found and len(sites) > 1:
         words += [daemons, interface, ",".join(found), "--mca", "btl_tcp_if_include", ",".join(found)]
     return [*words, "/bin/sh", "-c", 'exec "$CLEAVE_LAUNCH" "$@"', "rank"]

@@ -51,7 +51,8 @@ class Parcel:
     @property
     def memory_bytes(self) -> int:
         """That its ranks take at least, to be held against what the host has free."""
-        segments = sum(self.files[run.file].size_bytes for rank in self.ranks for run in rank.runs)
+        files = [run.file + beside for rank in self.ranks for run in rank.runs for beside in ("", ".data")]
+        segments = sum(self.files[file].size_bytes for file in files if file in self.files)
         return segments + BUFFERS_AND_MORE_BYTES * len(self.ranks)
 
     @property

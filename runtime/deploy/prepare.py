@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
+from urllib.parse import urlparse
 
 from runtime.deploy.check import two
 from runtime.deploy.connect import Connection
@@ -51,10 +52,28 @@ def requirements(file: Path) -> tuple[str, ...]:
         lines = [re.sub(r"(^|\s)#.*", "", text).strip() for text in file.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise CleaveError(f"--requirements {file}: cannot be read: {error}") from error
-    for text in lines:
-        if text.startswith("-") and re.split("[ =]", text)[0] not in INDEX:
-            raise CleaveError(f"--requirements {file}: {text!r} is no package; options may be {', '.join(INDEX)}")
+    wrong = [text for text in lines if text and not (_says_where(text) if text.startswith("-") else _is_package(text))]
+    if wrong:
+        raise CleaveError(
+            *(f"--requirements {file}: {text!r} is no package of an index, no wheel at an address, and none of "
+              f"{', '.join(INDEX)} with one value" for text in wrong)
+        )  # fmt: skip
     return tuple(text for text in lines if text)
+
+
+def _says_where(text: str) -> bool:
+    """Whether a line says where packages come from, and nothing else."""
+    option, *values = text.split()
+    name, equals, value = option.partition("=")
+    return name in INDEX and [bool(equals and value), *map(bool, values)].count(True) == 1
+
+
+def _is_package(text: str) -> bool:
+    """Whether a line names a package with a version, or a wheel at an address: from all else pip would build one."""
+    name, at, place = text.partition("@")
+    if at and not urlparse(place.strip()).path.endswith(".whl"):
+        return False
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*\s*(\[[^\]]*\])?[^/@]*", name) is not None
 
 
 def check_providers(ranks: Iterable[RankPlan]) -> None:

@@ -150,6 +150,8 @@ def test_a_new_search_asks_for_what_the_run_asked_for_but_not_for_longer(made: P
     assert coding == job.Coding("hybrid", 3, "speed", reader="p2_cpu0")
     assert settings == Settings(replan.POPULATION, replan.GENERATIONS, 7, ("energy_j", "period_s"))
     assert replan.asked_anew(saved, cnn, FOUR, role("p1"))[1] == QUICK
+    gone = replan.asked_anew(None, cnn, FOUR, role("p1", objective="period_s"))[1]
+    assert gone.objectives == (*Settings().objectives, "period_s")
 
 
 def test_a_new_search_finds_a_mapping_for_what_is_left(made: Path, cnn: Cnn) -> None:

@@ -147,6 +147,17 @@ def test_a_shortened_file_of_weights_is_told_when_they_are_folded(tmp_path: Path
     assert sentence.startswith("the data of weight 'w' cannot be read")
 
 
+def test_a_constant_of_a_layer_that_lies_in_another_file_is_refused(tmp_path: Path) -> None:
+    """ONNX Runtime would look for it where the command runs."""
+    value = helper.make_tensor("v", TensorProto.FLOAT, [4], np.zeros(4, np.float32).tobytes(), raw=True)
+    onnx.external_data_helper.set_external_data(value, ".env")
+    nodes = [node("Constant", [], ["c"], "secret", value=value), node("Add", ["x", "c"], ["y"])]
+    path = save(tmp_path, network(nodes, {"x": (1, 4)}, ["y"]))
+    assert refused(path) == [
+        "layer 'secret': its constant lies in another file; save the model without convert_attribute"
+    ]
+
+
 @pytest.mark.parametrize("location", ["../weights.bin", "/etc/passwd", "link.bin", "a/../../weights.bin"])
 def test_weights_outside_the_folder_are_refused(location: str, tmp_path: Path) -> None:
     folder = tmp_path / "inside"

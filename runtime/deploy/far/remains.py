@@ -129,18 +129,20 @@ def edit_keys(added: Optional[str], run: str) -> None:
 
 def _edit(path: str, added: Optional[str], run: str) -> None:
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
             before, mode = file.read(), os.stat(path).st_mode & 0o7777
     except FileNotFoundError:
         before, mode = "", 0o600
-    draft, lines = f"{path}.cleave-{run}", before.splitlines()
+    draft, lines = f"{path}.cleave-{run}", before.split("\n")  # sshd knows no other end of a line
+    if lines[-1] == "":
+        lines.pop()
     kept = [text for text in lines if not text.endswith(" " + name_of(run))]
     if kept == lines and not added:
         with contextlib.suppress(OSError):
             os.remove(draft)  # of a guard that was killed here
         return
     text = "".join(line + "\n" for line in [*kept, *([added] if added else [])])
-    with open(draft, "w", encoding="utf-8", errors="surrogateescape") as file:
+    with open(draft, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
         file.write(text)
     os.chmod(draft, mode)
     os.replace(draft, path)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from dse.place import split
+from dse.place.clock import due, now
 from dse.place.methods import METHODS, PERIOD
 from dse.place.workload import Workload
 from tests.command import done, dse
@@ -45,6 +46,45 @@ def test_json_says_all_there_is(tmp_path: Path) -> None:
     assert [row["device"] for row in body["devices"]] == names
     assert max(row["load"] for row in body["devices"]) == 13
     assert sum(row["nodes"] for row in body["devices"]) == 6
+
+
+def test_a_split_that_fits_to_the_last_byte_fits_in_whichever_order_it_is_summed(tmp_path: Path) -> None:
+    sizes = {10: 0.1, 20: 0.2, 30: 0.3}
+    nodes = [NODES[0] | {"id": name, "size": size} for name, size in sizes.items()]
+    edges = [{"sourceId": 30, "destId": 20, "cost": 1}, {"sourceId": 20, "destId": 10, "cost": 1}]
+    file = written(tmp_path, nodes=nodes, edges=edges, maxFPGAs=1, maxCPUs=0, maxSizePerFPGA=0.6)
+    assert json.loads(done("place", "--workload", file, "--json"))["value"] == 12
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"maxFPGAs": 2.7}, "the workload has maxFPGAs = 2.7, which is no whole number from 0 to 100000"),
+        (
+            {"maxCPUs": 3_000_000_000},
+            "the workload has maxCPUs = 3000000000, which is no whole number from 0 to 100000",
+        ),
+        ({"maxSizePerFPGA": 10**400}, f"the workload has maxSizePerFPGA = {10**400}, which is no number from 0 on"),
+    ],
+)
+def test_numbers_that_cannot_be_are_told(tmp_path: Path, change: dict[str, Any], sentence: str) -> None:
+    file = written(tmp_path, **change)
+    said = dse("place", "--workload", file)
+    assert (said.code, said.sentences) == (2, [f"{file}: {sentence}"])
+
+
+def test_a_file_that_nests_too_deep_is_told(tmp_path: Path) -> None:
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    said = dse("place", "--workload", tmp_path / "deep.json")
+    assert said.code == 2
+    assert said.sentences[0].startswith(f"{tmp_path / 'deep.json'}: cannot be read: ")
+
+
+def test_options_that_say_nothing_are_refused(tmp_path: Path) -> None:
+    said = dse("place", "--workload", written(tmp_path), "--slow", 9)
+    assert said.sentences == ["--slow says nothing of one machine: add --machines"]
+    said = dse("place", "--cnn", "zoo:alexnet", "--platform", "local2", "--seed", 3)
+    assert said.sentences == ["--seed says nothing with --cnn: nothing is random there"]
 
 
 @pytest.mark.parametrize("method", METHODS[PERIOD])
@@ -165,6 +205,14 @@ def test_what_a_method_does_not_know_is_refused(tmp_path: Path, words: tuple[str
     said = dse("place", "--workload", written(tmp_path), *words)
     assert (said.code, said.out) == (2, "")
     assert sentence in said.sentences[0]
+
+
+@pytest.mark.parametrize("limit_s", [None, 1e6])
+def test_ctrl_c_ends_what_has_a_limit_and_what_has_none(limit_s: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    end = due(limit_s)
+    assert now() < end
+    monkeypatch.setattr("dse.ending._asked", [signal.SIGINT])
+    assert now() > end
 
 
 @pytest.mark.parametrize("words", [("--non-contiguous",), ("--objective", "latency")])

@@ -172,6 +172,20 @@ def test_a_key_is_added_and_taken_away_and_all_others_stay(tmp_path: Path, monke
     assert list(keys.parent.iterdir()) == [keys]
 
 
+def test_what_sshd_takes_for_a_comment_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other programs end a line where it does not: a key of somebody else would be let in."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    ends = "\r \f \v \x1c \x85 \u2028"
+    mine = f"restrict ssh-ed25519 AAAAmine {ends.replace(' ', 'ssh-ed25519 AAAAevil')}\n".encode()
+    (tmp_path / ".ssh" / "authorized_keys").write_bytes(mine)
+    remains.edit_keys("restrict ssh-ed25519 BBBB cleave-run-1", "1")
+    added = b"restrict ssh-ed25519 BBBB cleave-run-1\n"
+    assert (tmp_path / ".ssh" / "authorized_keys").read_bytes() == mine + added
+    remains.edit_keys(None, "1")
+    assert (tmp_path / ".ssh" / "authorized_keys").read_bytes() == mine
+
+
 def test_a_first_key_is_for_its_owner_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     remains.edit_keys("restrict ssh-ed25519 BBBB cleave-run-1", "1")

@@ -50,6 +50,23 @@ def test_a_swapped_host_key_is_refused(sshds: list[Server], tmp_path: Path) -> N
         stranger.stop()
 
 
+def test_lines_that_cannot_be_read_vouch_for_nobody_and_others_do(sshds: list[Server], tmp_path: Path) -> None:
+    good = sshds[0].known_hosts.read_text()
+    key = good.split(maxsplit=1)[1].strip()
+    bad = [
+        f"|1|AAAA|BBBB {key}",
+        f"|1|AAA|BBBB {key}",
+        "ssh-ed25519",
+        "|1|",
+        f"evil {key} a comment\f{good.split()[0]}",
+    ]
+    (tmp_path / "known").write_text("\n".join(bad))
+    with pytest.raises(HostError, match="its host key is not known"):
+        connect(sshds[0].target(), Trust((tmp_path / "known",), {}))
+    (tmp_path / "known").write_text("\n".join([*bad, good]))
+    assert connect(sshds[0].target(), Trust((tmp_path / "known",), {})).alive
+
+
 def test_hashed_known_hosts_are_read(sshds: list[Server], tmp_path: Path) -> None:
     known = tmp_path / "known"
     known.write_bytes(sshds[0].known_hosts.read_bytes())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.deploy.parcel import area, pack, safe
+from runtime.deploy.parcel import File, area, pack, safe
 from runtime.deploy.target import Target
 from runtime.errors import CleaveError
 
@@ -44,6 +45,13 @@ def test_two_ranks_of_one_host_travel_together(bundle: Path) -> None:
     assert {"rank_00.py", "rank_02.py", "rank02/segment000.onnx"} < set(found["a"].files)
     assert "rank_01.py" not in found["a"].files
     assert found["a"].memory_bytes > found["a"].files["rank00/segment000.onnx"].size_bytes + 2 * 50e6
+
+
+def test_weights_that_lie_beside_a_segment_take_memory_too(bundle: Path) -> None:
+    (parcel,) = (each for each in pack(bundle, HOSTS).parcels if each.target.name == "a")
+    (file,) = {run.file for run in parcel.ranks[0].runs[:1]}
+    files = {**parcel.files, f"{file}.data": File(bundle / file, "0" * 64, 2 * 10**9)}
+    assert replace(parcel, files=files).memory_bytes == parcel.memory_bytes + 2 * 10**9
 
 
 def test_a_host_that_the_platform_does_not_have(bundle: Path) -> None:

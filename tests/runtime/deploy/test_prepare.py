@@ -169,9 +169,30 @@ def test_a_requirements_file_is_read_without_its_comments(tmp_path: Path) -> Non
     lines = ("--extra-index-url https://wheels.lan/jp6", "onnxruntime-gpu @ https://wheels.lan/o.whl#sha256=12")
     (tmp_path / "r.txt").write_text("\n".join(lines))
     assert requirements(tmp_path / "r.txt") == lines
-    (tmp_path / "r.txt").write_text("--target=/usr\n")
-    with pytest.raises(CleaveError, match="'--target=/usr' is no package; options may be --index-url"):
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--target=/usr",
+        "--index-url",
+        "--index-url https://x/simple --only-binary :none:",
+        "--index-url=https://x/simple --target /usr",
+        "numpy @ https://x/numpy.tar.gz",
+        "git+https://x/numpy",
+        "./numpy",
+        "/usr/numpy.whl",
+    ],
+)
+def test_a_line_is_a_package_a_wheel_or_an_index_and_nothing_is_built(tmp_path: Path, line: str) -> None:
+    good = ["torch==2.1+cu118", "numpy >= 1.24, < 2; python_version > '3.8'", "a[b]~=1.0", "--find-links=/wheels"]
+    (tmp_path / "r.txt").write_text("\n".join(good))
+    assert requirements(tmp_path / "r.txt") == tuple(good)
+    (tmp_path / "r.txt").write_text("\n".join([*good, line]))
+    with pytest.raises(CleaveError) as caught:
         requirements(tmp_path / "r.txt")
+    (sentence,) = caught.value.sentences
+    assert f"{line!r} is no package of an index, no wheel at an address, and none of --index-url" in sentence
 
 
 def test_no_environment_for_processors_is_made_for_a_gpu() -> None:
