@@ -22,10 +22,10 @@ import numpy as np
 
 from runtime.draft import drafted
 from runtime.errors import CleaveError
-from runtime.frames import Frames, save_npz
+from runtime.frames import Frames, Stack, save_stacks
 from runtime.images import PLAIN
 from runtime.options import Options
-from runtime.plan import Plan
+from runtime.plan import Buffer, Plan
 
 MAIN = "main.cpp"
 """A bundle that has this file is made of C++ programs."""
@@ -86,12 +86,17 @@ def prepared(plan: Plan, options: Options) -> Iterator[Options]:
 def frames_file(plan: Plan, options: Options, path: str) -> None:
     """The frames that ``options`` stand for, as far as they will be used, as an .npz file.
 
-    Of each input as many as it has: it starts again by itself, when others may not.
+    Of each input as many as it has: it starts again by itself, when others may not. One is in memory at a time.
     """
     frames = Frames(options, {b.name: np.zeros(b.shape, b.dtype) for b in plan.inputs})
-    made = [frames.frame(index) for index in range(min(options.frames, frames.count or options.frames))]
-    own = {b.name: made[: frames.counts.get(b.name)] for b in plan.inputs}
-    save_npz(path, {name: np.stack([frame[name] for frame in some]) for name, some in own.items()})
+    most = min(options.frames, frames.count or options.frames)
+
+    def stack(buffer: Buffer) -> Stack:
+        count = min(most, frames.counts.get(buffer.name, most))
+        parts = (frames.frame(index)[buffer.name] for index in range(count))
+        return (count, *buffer.shape), np.dtype(buffer.dtype), parts
+
+    save_stacks(path, {buffer.name: stack(buffer) for buffer in plan.inputs})
 
 
 def compiler_of(mpirun: str) -> str:

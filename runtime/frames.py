@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from typing import Any, Iterable, Tuple
 
 import numpy as np
 
@@ -21,6 +22,10 @@ MADE_BYTES = 64 * 2**20
 
 WORD = 2**32
 """A seed is taken modulo this: numpy's has 32 bits."""
+
+
+Stack = Tuple[Tuple[int, ...], Any, Iterable[np.ndarray]]
+"""Shape and type of an array, and its parts, in order."""
 
 
 def random_frame(name: str, shape: tuple[int, ...], dtype: str, seed: int, index: int) -> np.ndarray:
@@ -76,10 +81,19 @@ def _made(name: str, buffer: np.ndarray, options: Options) -> list[np.ndarray]:
 
 def save_npz(path: str, arrays: dict[str, np.ndarray]) -> None:
     """Like ``numpy.savez``, for every name that a tensor can have (``file`` too), and all or nothing."""
+    known = {name: np.asanyarray(array) for name, array in arrays.items()}
+    save_stacks(path, {name: (array.shape, array.dtype, [array]) for name, array in known.items()})
+
+
+def save_stacks(path: str, stacks: dict[str, Stack]) -> None:
+    """An .npz file of arrays that need not be in memory."""
     with drafted(path) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        for name, array in arrays.items():
+        for name, (shape, dtype, parts) in stacks.items():
+            header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
             with archive.open(name + ".npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+                np.lib.format.write_array_header_1_0(member, header)
+                for part in parts:
+                    member.write(np.ascontiguousarray(part).tobytes())
 
 
 def save_text(path: str, text: str) -> None:

@@ -141,8 +141,12 @@ def save(testbed: Testbed) -> None:
         testbed.folder.mkdir(mode=0o755)
     except FileExistsError:
         raise CleaveError(already(testbed.name)) from None
-    with drafted(testbed.folder / "state.json") as draft:
-        Path(draft).write_text(testbed.to_json(), encoding="utf-8")
+    try:
+        with drafted(testbed.folder / "state.json") as draft:
+            Path(draft).write_text(testbed.to_json(), encoding="utf-8")
+    except BaseException:
+        testbed.folder.rmdir()
+        raise
 
 
 def already(name: str) -> str:

@@ -40,13 +40,16 @@ def test_what_is_found_keeps_to_limits_and_lies_between_the_bound_and_nothing(
     if all_ is None:
         return
     code, costs, scores = all_
+    free = np.full(scores.shape[1], np.inf)
     limits = Limits(float(np.quantile(scores[:, 1], energy)), float(np.quantile(scores[:, 2], memory)))
     for asked in (FREE, limits):
         kept, found = scores[asked.kept(scores)], None
         with suppress(CleaveError) if asked != FREE else nullcontext():
             found = exact(code, costs, objective, ANALYTICAL, asked)  # type: ignore[arg-type]
-        if found is None:
+        if found is None:  # else what is best without limits, which is always tried, would be there
+            assert not asked.kept(free[None]).all()
             continue
+        free = found.scores if asked == FREE else free
         assert asked.kept(found.scores[None]).all()
         best = kept[:, OBJECTIVES.index(objective)].min()
         assert found.proven.bound <= best * (1 + 1e-9)
