@@ -92,7 +92,8 @@ def prices(draw: random.Random, network: Graph, platform: Platform, rest: bool =
     c = c._replace(work=work, beside=beside, origin=origin, send=send, receive=receive, gap=gap)
     overlap = rng.choice([0.0, 0.5, 1.0], c.overlap.shape) * draw.choice([0, 1])
     turn = rng.uniform(0, 1e-4, c.turn.shape) * draw.choice([0, 1])
-    return c._replace(rested=rested, busy=busy, cold=cold, overlap=overlap, turn=turn)
+    watts = c.communication_w * rng.choice([1.0, 2.0], c.communication_w.shape) ** draw.choice([0, 1])
+    return c._replace(rested=rested, busy=busy, cold=cold, overlap=overlap, turn=turn, communication_w=watts)
 
 
 def drawn(seed: int, kind: str, memory: bool = False, rest: bool = False) -> tuple[Chromosome, CostArrays]:
