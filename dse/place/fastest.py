@@ -143,15 +143,15 @@ def _by_ideals(on: Workload, options: Options, chain: bool, due: float, most: in
     Groups beside more than so many nodes of the longest path are on CPUs, and taken to be done when asked for.
     """
     plan, q, aside = _plan(on), options.subgraphs, np.zeros(0, np.int32)
-    if most < ALL and on.cpus:
-        aside = np.unique(plan.groups.of[(beside(on) > most) & (on.cpu > 0)])
+    if most < ALL:
+        aside = np.unique(plan.groups.of[(beside(on) > most) & (on.cpu > 0)]) if on.cpus else aside
         if len(aside) == 0:
             return None  # as where none are beside
         plan = replace(plan, order=plan.order[~np.isin(plan.order, aside)])
     laid = tasks(plan.groups, plan.on_cpu, on.memory, on.accelerators)
     piece = Piece(laid, plan.order, plan.edge, False, due, chain=chain)
     try:
-        takes, _ = piece.from_ideal(0)
+        takes, _ = piece.from_nothing
         if not np.isfinite(takes[-1, -1]):
             return None
         at = np.full(len(plan.groups), on.accelerators, np.int32)

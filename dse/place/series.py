@@ -180,6 +180,11 @@ class Piece:
             np.array([len(t) for t in tables] or [0], np.int32),
         )
 
+    @cached_property
+    def from_nothing(self) -> tuple[Floats, Ints]:
+        """From the ideal that holds no node, once."""
+        return self.from_ideal(0)
+
     def from_ideal(self, start: int) -> tuple[Floats, Ints]:
         """From one ideal to all others: (ideals, slots + 1) time with at most so many subgraphs, and (…, 3) from which
         ideal that was, with how many, and how."""
@@ -212,7 +217,7 @@ def placed(piece: Piece, start: int, end: int, a: int, slot: Ints, free: int) ->
 
     slot: (g,) is written to; what it does not write stays as it was: on a CPU
     """
-    _, came = piece.from_ideal(start)
+    _, came = piece.from_ideal(start) if start else piece.from_nothing
     while end != start:
         low, less, how = (int(x) for x in came[end, a])
         if how == ACCELERATOR:
