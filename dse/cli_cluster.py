@@ -88,11 +88,9 @@ class Runs:
                               above_idle=self.above_idle, **where)  # fmt: skip
 
     def verified(self, bundle: Path, whole: Path, how: Pixels, runner: benching.Runner | None) -> Verification:
-        """The answers of the hosts, with the threads and providers of the plan, against the whole model's here. Of a
-        user's frames as many as are timed.
-        """
-        return verify(bundle, whole, frames=self.frames if self.input else None, input=self.input, pixels=how,
-                      threads=None, provider=None, timeout_s=self.timeout, runner=runner)  # fmt: skip
+        """The answers of the hosts, with the threads and providers of the plan, against the whole model's here."""
+        return verify(bundle, whole, input=self.input, pixels=how, threads=None, provider=None,
+                      timeout_s=self.timeout, runner=runner)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -95,13 +95,13 @@ def test_bench_runs_on_the_users_frames() -> None:
 
 @pytest.mark.mpi
 def test_bench_on_a_platform_that_is_this_machine_needs_no_ssh(here: Path) -> None:
-    """And compares as many of the user's frames as it times."""
+    """And compares all of the user's frames."""
     (here / "p.txt").write_text("h0, address=localhost, slots=0\nh1, address=localhost, slots=0\n")
     done("generate", "--cnn", "cnn.onnx", "--platform", "p.txt", "--mapping", "b/mapping.json", "--out", "local")
     words = ("bench", "local", "--platform", "p.txt", "--input", "images", "--frames", 3, *NORMAL)
     body = json.loads(done(*words, "--json"))
     assert len(body["latencies_s"]) == 3
-    assert (body["verification"]["passed"], body["verification"]["frames"]) == (True, 3)
+    assert (body["verification"]["passed"], body["verification"]["frames"]) == (True, 2)
     (here / "p.txt").write_text("h0, address=localhost, slots=0, arena=off\nh1, address=localhost, slots=0\n")
     said = done(*words)
     assert "output 'y': the same" in said
