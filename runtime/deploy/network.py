@@ -68,9 +68,15 @@ def networks(interface: str | None, facts: Mapping[str, Any]) -> tuple[str, ...]
 def head_files(head: Site, others: Sequence[Site], own_key: bool) -> dict[str, str]:
     """``ssh_config``, ``known_hosts`` and ``agent.json`` for the head host: whom it may speak with, and as whom."""
     known = [f"{entry(s.connection.address, s.connection.port)} {s.connection.host_key}\n" for s in others]
-    gates = {site.connection.address: site.gate for site in others}
+    gates = {name: site.gate for site in others for name in names(site.connection.address)}
     blocks = [_block(head.root, site.connection, own_key) for site in others]
     return {"ssh_config": "".join(blocks), "known_hosts": "".join(known), "agent.json": json.dumps(gates)}
+
+
+def names(address: str) -> list[str]:
+    """What Open MPI calls a host: 4.1 leaves the domain of a name out."""
+    short = address.partition(".")[0]
+    return [address] if ":" in address or short.isdigit() or short == address else [address, short]
 
 
 def _block(root: str, connection: Connection, own_key: bool) -> str:
@@ -79,7 +85,7 @@ def _block(root: str, connection: Connection, own_key: bool) -> str:
     words.append(f'UserKnownHostsFile "{root}/known_hosts"')
     if own_key:
         words += [f'IdentityFile "{root}/key"', "IdentitiesOnly yes", "IdentityAgent none"]
-    return f"Host {connection.address}\n" + "".join(f"    {word}\n" for word in words)
+    return f"Host {' '.join(names(connection.address))}\n" + "".join(f"    {word}\n" for word in words)
 
 
 def run_files(plan: Plan, addresses: Mapping[str, str]) -> dict[str, str]:
@@ -101,11 +107,10 @@ def command(mpirun: Mpirun, head: Site, sites: Sequence[Site], rankfile: str, ra
     words += mpirun.place(f"{head.root}/rankfile", rankfile) + (["--allow-run-as-root"] if head.root_user else [])
     words += TRANSPORT
     if mpirun.version >= (5, 0):
-        agent, daemons, interface, whole = "ssh", "--prtemca", "prte_if_include", "prte_keep_fqdn_hostnames"
+        agent, daemons, interface = "ssh", "--prtemca", "prte_if_include"
     else:
-        agent, daemons, interface, whole = "rsh", "--mca", "oob_tcp_if_include", "orte_keep_fqdn_hostnames"
+        agent, daemons, interface = "rsh", "--mca", "oob_tcp_if_include"
     words += [daemons, f"plm_{agent}_agent", f"{head.root}/agent", daemons, f"plm_{agent}_no_tree_spawn", "1"]
-    words += [daemons, whole, "1"]  # else pi1.local would be pi1
     if found and len(sites) > 1:
         words += [daemons, interface, ",".join(found), "--mca", "btl_tcp_if_include", ",".join(found)]
     return [*words, "/bin/sh", "-c", 'exec "$CLEAVE_LAUNCH" "$@"', "rank"]
@@ -115,7 +120,8 @@ def distinct(connections: Sequence[Connection]) -> None:
     """``DeployError`` where mpirun could not tell two hosts apart."""
     seen: dict[str, str] = {}
     for connection in connections:
-        other = seen.setdefault(connection.address, connection.target.name)
+        short = names(connection.address)[-1]
+        other = seen.setdefault(short, connection.target.name)
         if other != connection.target.name:
-            sentence = f"has the same address as {other} ({connection.address}): mpirun takes them for one"
+            sentence = f"has the same address as {other} ({short}): mpirun takes them for one"
             raise DeployError({connection.target.name: [sentence]})

@@ -8,6 +8,7 @@ import pytest
 
 from dse.testbed import machine, network
 from dse.testbed.access import KNOWN_HOSTS
+from runtime.deploy.network import names
 from tests.cluster import Cluster, standing
 from tests.command import done
 from tests.runtime.deploy.conftest import make_bundle
@@ -49,3 +50,10 @@ def test_hosts_with_ipv6_addresses_and_servers_at_other_ports_run_a_bundle(tmp_p
         said = done("bench", make_bundle(tmp_path, text), *how, "--frames", 2)
         (cluster.folder / "ipv6.txt").unlink()
     assert said.splitlines()[-1].endswith("gives the whole model's answer (3 frames, tolerance 0.0001)")
+
+
+@pytest.mark.parametrize(("address", "known"), [
+    ("pi1.lan", ["pi1.lan", "pi1"]), ("pi1", ["pi1"]), ("10.0.0.1", ["10.0.0.1"]), ("fd00::1", ["fd00::1"]),
+])  # fmt: skip
+def test_a_host_is_known_by_the_name_that_an_old_open_mpi_makes_of_its_address(address: str, known: list[str]) -> None:
+    assert names(address) == known
