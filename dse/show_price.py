@@ -72,14 +72,7 @@ def price(console: Console, graph: Graph, cluster: Platform, found: Priced) -> N
     costs = layer_costs(graph, cluster, found)[:COSTLIEST]
     total = float(np.sum(found.account[:, 0])) or 1.0  # of a network of views alone
     cells = [
-        [
-            c["layer"],
-            c["op"],
-            c["device"],
-            _part(c),
-            f"{c['time_s'] * 1e3:.3f}",
-            f"{c['time_s'] / total:.1%}",
-        ]
+        [c["layer"], c["op"], c["device"], _part(c), f"{c['time_s'] * 1e3:.3f}", f"{c['time_s'] / total:.1%}"]
         for c in costs
     ]
     show.line(console, f"\nthe {len(cells)} costliest parts")

@@ -29,7 +29,7 @@ from model.bounds import (
 from model.links import links
 from model.platform import Platform
 from model.simulated import Simulated
-from model.simulation import TICK_S
+from model.ticks import TICK_S
 from runtime.bench import Bench
 
 LONGEST = 6

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from model.bounds import Held
-from model.simulation import TICK_S
+from model.ticks import TICK_S
 from runtime.draft import drafted
 from runtime.errors import CleaveError
 from runtime.perfetto import Bar

@@ -21,7 +21,8 @@ from model.history import History, Log, link, put, take_out
 from model.lowering import Messages, Room, Shards, messages
 from model.rest import begins_rested, claimed
 from model.seconds import seconds_of, share_of
-from model.simulation import ATTEND, SEND, ticks, wake_ticks
+from model.simulation import ATTEND, SEND
+from model.ticks import ticks, wake_ticks
 
 READER, WRITER, DIRTY, CHANGE, TASK, KIND, COUNT, SPENT = range(8)
 """Numbers of a board: devices of the network's inputs and outputs (see ``lowering.place_ends``), how many shards are

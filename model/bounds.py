@@ -13,7 +13,8 @@ from model.links import links, own_rate
 from model.platform import Platform
 from model.script import Script
 from model.simulated import END, SEGMENT, Events, play
-from model.simulation import ATTEND, ENTER, LEAVE, SEND, TICK_S, longest_claim
+from model.simulation import ATTEND, ENTER, LEAVE, SEND, longest_claim
+from model.ticks import TICK_S
 
 COMPUTE, RECEIVE, HAND_OVER, TRANSFER, LATENCY = "compute", "receive", "hand over", "transfer", "latency"
 REST, TURN = "rest", "turn"

@@ -28,9 +28,8 @@ def fit_stream(
 ) -> dict[str, Waiting]:
     """By type of device, all that messages cost. waiting: what ``fit_waiting`` has found; the others as there"""
     known = {device: waiting[name] for device, name in types.items()}
-    taken, turned = (
-        by_type(rows, types) for rows in (_taken(runs, networks, known, wires), _turned(runs, known, units))
-    )
+    taken = by_type(_taken(runs, networks, known, wires), types)
+    turned = by_type(_turned(runs, known, units), types)
     return {
         name: replace(each, take_s_per_byte=_take(taken[name], each), turn_per_message_s=_least(turned[name]))
         for name, each in waiting.items()

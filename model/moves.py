@@ -36,27 +36,20 @@ from model.history import Log, link, put, take_out
 from model.lag import under_way_s
 from model.lowering import Shards, held_axis, needed, place_ends, touches, widen
 from model.seconds import seconds_of, share_of
-from model.simulation import (
-    ATTEND,
-    ENTER,
-    LEAVE,
-    LONGEST_S,
-    SEND,
+from model.simulation import ATTEND, ENTER, LEAVE, LONGEST_S, SEND, UNCOUNTABLE, handling_s, longest
+from model.spending import size_of
+from model.ticks import (
     TICK_S,
-    UNCOUNTABLE,
     attend_ticks,
     enter_ticks,
-    handling_s,
     lag_ticks,
     leave_ticks,
-    longest,
     message_ticks,
     receive_ticks,
     send_ticks,
     ticks,
     waking_ticks,
 )
-from model.spending import size_of
 from runtime.errors import CleaveError
 
 AT_MOST_S = 1e6

@@ -11,8 +11,8 @@ from model.links import links
 from model.platform import Platform
 from model.script import Script
 from model.simulated import Events, used
-from model.simulation import TICK_S
 from model.spending import above
+from model.ticks import TICK_S
 from runtime.perfetto import Bar, Panel
 from runtime.trace import PREDICTED
 

@@ -9,7 +9,8 @@ from functools import cached_property
 from model.ledger import ENERGY, MEMORY
 from model.script import Script
 from model.simulated import END, Events
-from model.simulation import ENTER, TICK_S
+from model.simulation import ENTER
+from model.ticks import TICK_S
 from runtime.plan import RankPlan, Recv, Run, Send, Step
 from runtime.trace import COMPUTE, ESTIMATE, PREDICTED, SEND, WAIT, Span, Trace, Usage
 

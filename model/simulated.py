@@ -17,7 +17,9 @@ from model.mapping import Mapping
 from model.platform import Platform
 from model.priced import Priced, booked, priced
 from model.rest import rest_saves
-from model.simulation import ATTEND, ENTER, LEAVE, LONGEST_S, SEND, TICK_S, Stage
+from model.simulation import ATTEND, ENTER, LEAVE, LONGEST_S, SEND, Stage
+from model.ticks import TICK_S, wake_ticks
+from model.ticks import ticks as ticks_of
 from runtime.errors import CleaveError
 
 SEGMENT, END = ATTEND + 1, ATTEND + 2
@@ -141,8 +143,8 @@ def _ticks(case: Case, stage: Stage, shard: int, frames: int) -> int:
     """What a shard takes. Shards come in order, from the first on. In a stream it rests less than in a frame alone."""
     device = case.shards.device[shard]
     seconds, saves = case.ledger.seconds[shard], rest_saves(case.costs, case.ledger, shard, device)
-    tired = simulation.ticks((1 - stage.rests[device]) * saves) if frames > 1 else 0
-    return int(simulation.ticks(seconds) + tired)
+    tired = ticks_of((1 - stage.rests[device]) * saves) if frames > 1 else 0
+    return int(ticks_of(seconds) + tired)
 
 
 def _within(
@@ -165,9 +167,9 @@ def _waking(case: Case, stage: Stage, handed: NDArray[np.int64], computes: NDArr
     found, c, target = np.zeros(len(computes), dtype=np.int64), case.costs, case.messages.device[: len(handed)]
     reader = stage.tasks.to[2 * (handed + ENTER)]
     for task, device, size in zip(reader, target, case.ledger.size, strict=False):
-        found[task] += simulation.ticks(c.wake[device, 1] * size)
+        found[task] += ticks_of(c.wake[device, 1] * size)
     for task, device in dict(zip(reader.tolist(), target.tolist(), strict=True)).items():
-        found[task] += simulation.wake_ticks(c, device)
+        found[task] += wake_ticks(c, device)
     return np.where(computes, found, 0)
 
 

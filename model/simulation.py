@@ -11,7 +11,7 @@ waits longer anyway.
 
 Frames that follow one another are in ``model.streaming``.
 
-Times are ticks of a femtosecond, see ``model.events``.
+Times are whole, see ``model.ticks``.
 """
 
 from __future__ import annotations
@@ -23,16 +23,26 @@ import numpy as np
 from model import events
 from model.arrays import GraphArrays, Ints, ix
 from model.compiled import allocating, inlined, kernel
-from model.costs import PART, UNKNOWN, CostArrays, Floats
+from model.costs import PART, CostArrays, Floats
 from model.events import PLAIN, State, Tasks, Times
-from model.lag import lag_of
 from model.ledger import BUFFERS, COMMUNICATE, COMPUTE, Ledger
 from model.lowering import Messages, Room, Shards
 from model.rest import claims
 from model.spending import join, settle, spend, turn_s
+from model.ticks import (
+    TICK_S,
+    attend_ticks,
+    enter_ticks,
+    lag_ticks,
+    leave_ticks,
+    message_ticks,
+    receive_ticks,
+    send_ticks,
+    ticks,
+    wake_ticks,
+    waking_ticks,
+)
 
-TICK_S, TICKS = 1e-15, 1e15
-"""Seconds of a tick, ticks of a second."""
 LONGEST_S = 4500.0
 """Frames that take longer together cannot be counted in ticks; they are not simulated."""
 UNCOUNTABLE = -1.0
@@ -144,25 +154,12 @@ def _waits(m: Messages, out: Ledger, shard: int) -> bool:
 
 
 @inlined
-def waking_ticks(c: CostArrays, device: int) -> np.int64:
-    """What a segment that waits claims of its device's processor besides what it computes."""
-    part, seconds = c.busy[ix(device), PART], c.busy[ix(device), 1]
-    return ticks(seconds if part == UNKNOWN else seconds / part)
-
-
-@inlined
 def longest(times: Times) -> np.int64:
     """The longest of the times of some devices, at least 0."""
     most = np.int64(0)
     for time in times:
         most = max(most, time)
     return most
-
-
-@inlined
-def message_ticks(c: CostArrays, device: int) -> np.int64:
-    """A message claims so much of the processor of a device that rest saves something."""
-    return ticks(c.turn[ix(device), 1]) if c.rested[ix(device), PART] > 0 else np.int64(0)
 
 
 @inlined
@@ -214,60 +211,6 @@ def build(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w:
                 _attend(m, c, out, w, here, message)
     w.tasks.first[n] = 2 * n
     return n
-
-
-@inlined
-def ticks(seconds: float) -> np.int64:
-    """Whole ticks."""
-    return np.int64(seconds * TICKS + 0.5)
-
-
-@inlined
-def send_ticks(c: CostArrays, source: int, size: float) -> np.int64:
-    """A device hands over a message."""
-    return ticks(c.send[source, 0] + c.send[source, 1] * size)
-
-
-@inlined
-def leave_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int64:
-    """A message occupies the sender's link."""
-    return ticks(size / c.rate[source, target] + c.gap[source])
-
-
-@inlined
-def attend_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int64:
-    """A device attends to a message that leaves, at most for as long."""
-    return min(ticks(c.attend[source, target] * size), leave_ticks(c, source, target, size))
-
-
-@inlined
-def lag_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int64:
-    """A message begins to come so much later than to leave."""
-    return ticks(lag_of(c, source, target, size))
-
-
-@inlined
-def enter_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int64:
-    """A message occupies the receiver's link."""
-    return ticks(size / c.bandwidth[source, target] + c.gap[target])
-
-
-@inlined
-def take_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int64:
-    """A device that computes takes in a message meanwhile, at most for as long as it comes."""
-    return min(ticks(c.take[source, target] * size), enter_ticks(c, source, target, size))
-
-
-@inlined
-def receive_ticks(c: CostArrays, device: int, size: float) -> np.int64:
-    """A device takes a message."""
-    return ticks(c.receive[device, 0] + c.receive[device, 1] * size)
-
-
-@inlined
-def wake_ticks(c: CostArrays, device: int) -> np.int64:
-    """What a device takes longer because it has waited."""
-    return ticks(c.wake[device, 0])
 
 
 @inlined

@@ -22,8 +22,9 @@ from model.events import PLAIN
 from model.ledger import Ledger
 from model.lowering import Messages, Shards
 from model.rest import rest_saves, sum_of_rest
-from model.simulation import ENTER, LEAVE, TICK_S, UNCOUNTABLE, Stage, build, countable, take_ticks, ticks
+from model.simulation import ENTER, LEAVE, UNCOUNTABLE, Stage, build, countable
 from model.spending import turn_s
+from model.ticks import TICK_S, take_ticks, ticks
 
 
 @kernel()

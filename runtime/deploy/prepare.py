@@ -64,8 +64,8 @@ def requirements(file: Path) -> tuple[str, ...]:
 def _says_where(text: str) -> bool:
     """Whether a line says where packages come from, and nothing else."""
     option, *values = text.split()
-    name, equals, value = option.partition("=")
-    return name in INDEX and [bool(equals and value), *map(bool, values)].count(True) == 1
+    name, _, value = option.partition("=")
+    return name in INDEX and len(values) + bool(value) == 1
 
 
 def _is_package(text: str) -> bool:

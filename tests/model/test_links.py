@@ -26,7 +26,8 @@ from model.platform import Host, Platform
 from model.priced import priced
 from model.script import Script
 from model.simulated import Events, Simulated, simulated
-from model.simulation import ENTER, LEAVE, TICK_S, ticks
+from model.simulation import ENTER, LEAVE
+from model.ticks import TICK_S, ticks
 from tests.tiny_cnn import branches, examples, graph_of, network, node, random_mapping, six_layers
 
 MS = 10**12

@@ -41,7 +41,7 @@ from model.predicted import REST, traces
 from model.priced import priced
 from model.script import Script
 from model.simulated import simulated
-from model.simulation import TICK_S
+from model.ticks import TICK_S
 from runtime.bench import Bench
 from runtime.errors import CleaveError
 from runtime.plan import Recv, Run, Send

@@ -33,7 +33,8 @@ from model.link_fit import fit
 from model.mapping import Mapping
 from model.platform import Platform
 from model.simulated import simulated
-from model.simulation import ENTER, SEND, TICK_S
+from model.simulation import ENTER, SEND
+from model.ticks import TICK_S
 from runtime.launch import run
 from runtime.plan import Plan, Recv
 from runtime.plan import Send as SendStep
