@@ -156,7 +156,7 @@ def read_bundle(bundle: Path) -> tuple[Source, Form]:
             raise CleaveError(f"{file}: is no {FORMAT} of version {VERSION}; make the bundle again with dse generate")
         shapes = {name: tuple(shape) for name, shape in cnn["shapes"].items()}
         given = {name: body[name] for name in asdict(PLAIN) if name in body}
-        form = Form(**{**given, "borders": tuple(given.get("borders", ()))})
+        form = Form(**{**given, "borders": tuple(given.get("borders", ())), "note": dict(given.get("note", {}))})
         return Source(Path(cnn["path"]), cnn["folded"], shapes, cnn["blake3"]), form
     except OSError as error:
         raise CleaveError(f"{bundle}: is no bundle (no bundle.json in it); make one with dse generate") from error

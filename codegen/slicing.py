@@ -201,9 +201,14 @@ class _Cutter:
 
     def _read(self, layer: Layer, k: int, need: Need, part: Part) -> str | None:
         """Name of the value that input ``k`` of the node reads; None where the box needs nothing of it (Concat)."""
-        source = self._input(layer.inputs[k], need, part)
-        opener = next((dq for dq in layer.before if dq.output[0] == layer.node.input[k]), None)
-        if not source or opener is None:
+        return self._opened(layer, layer.node.input[k], need, part)
+
+    def _opened(self, layer: Layer, name: str, need: Need, part: Part) -> str | None:
+        """Name of a value that the layer reads, or makes for itself."""
+        opener = next((node for node in layer.before if node.output[0] == name), None)
+        if opener is None:
+            return self._input(name, need, part)
+        if not (source := self._opened(layer, opener.input[0], need, part)):
             return source
         opened = pieces.needed(self.graph, opener.output[0], need, part.start, part.stop)
         target = pieces.name(self.graph, opened)

@@ -11,9 +11,20 @@ import typer
 
 from codegen import bundle as bundles
 from codegen import folder, zoo
-from codegen.render import TARGETS
+from codegen.render import TARGETS, check_providers
 from codegen.verify import verify as verify_bundle
-from dse import cli_calibrate, cli_cluster, cli_place, cli_run, cli_simulate, cli_testbed, ending, show, show_price
+from dse import (
+    cli_calibrate,
+    cli_cluster,
+    cli_place,
+    cli_prepare,
+    cli_run,
+    cli_simulate,
+    cli_testbed,
+    ending,
+    show,
+    show_price,
+)
 from dse import run as job
 from dse.cli_group import grouped
 from dse.cli_options import (
@@ -148,12 +159,14 @@ def generate(
     loaded = network.read()
     found, cluster = placement.read(loaded, Platform.from_file(platform))
     one_of("--join", join, bundles.JOINS), one_of("--target", target, TARGETS)
+    check_providers({cluster.devices[d].name: cluster.devices[d].provider for d in found.devices}, target)
     job.check_place(out, force)
     if dry_run:
         tell_dry(as_json, f"the mapping is right; would write {out}", would_write=[str(out)])
         return
     made = bundles.write_bundle(loaded.graph, cluster, found, loaded.source, out, force, bundles.Form(join, target))
     rows = show.rank_rows(made)
+    show.warn_half(aside(as_json), loaded.graph, cluster)
     print_json({"bundle": str(out), "ranks": rows}) if as_json else show.ranks(console, rows, out)
 
 
@@ -277,6 +290,7 @@ def infer(
         show.answer(console, found)
 
 
+app.command()(cli_prepare.prepare)
 app.command()(cli_cluster.deploy)
 app.command()(cli_cluster.bench)
 app.command()(cli_calibrate.calibrate)

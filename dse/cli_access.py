@@ -13,24 +13,22 @@ from typing import Annotated
 
 import typer
 
+from dse.cli_options import one_of
 from dse.ready import HERE, Ready
 from model.platform import Platform
-from runtime.deploy.cluster import Cluster, cluster, refused
+from runtime.deploy.cluster import Cluster, Hosts, cluster, connections, refused
 from runtime.deploy.far.facts import hardware, version
-from runtime.deploy.keys import trust
-from runtime.deploy.parcel import pack
+from runtime.deploy.keys import Trust, trust
+from runtime.deploy.parcel import Parcel, pack
+from runtime.deploy.session import OWN_KEY, TRUSTS
 from runtime.deploy.target import WORK, DeployError, Target
 from runtime.errors import CleaveError
 from runtime.launch import Mpirun, read_plan
 from runtime.launch import run as run_here
 
-TrustOption = Annotated[
-    str, typer.Option("--trust", help="How hosts let mpirun in: key (made for this run), or existing")
-]
-
 
 @dataclass(frozen=True)
-class Access:
+class Login:
     """How to get to the hosts, as options say it. ``CleaveError`` for those that cannot be."""
 
     known_hosts: Annotated[
@@ -51,9 +49,6 @@ class Access:
     python: Annotated[str, typer.Option("--python", metavar="PATH", help="Python on the hosts, 3.8 or later")] = (
         "python3"
     )
-    head: Annotated[
-        str | None, typer.Option("--head", metavar="HOST", help="Host of mpirun [the first with a rank]")
-    ] = None
     mixed: Annotated[bool, typer.Option("--mixed", help="Let versions of Python packages differ between hosts")] = False
 
     def __post_init__(self) -> None:
@@ -65,7 +60,7 @@ class Access:
     @property
     def given(self) -> list[str]:
         """The options that say something else than usual."""
-        usual = Access()
+        usual = type(self)()
         names = [each.name for each in fields(self) if getattr(self, each.name) != getattr(usual, each.name)]
         return [f"--{name.replace('_', '-')}" for name in names]
 
@@ -73,6 +68,28 @@ class Access:
     def password(self) -> str:
         """Asked for once."""
         return getpass.getpass("password: ")
+
+
+@dataclass(frozen=True)
+class Access(Login):
+    """The same of hosts that get a bundle."""
+
+    head: Annotated[
+        str | None, typer.Option("--head", metavar="HOST", help="Host of mpirun [the first with a rank]")
+    ] = None
+
+
+@dataclass(frozen=True)
+class Running(Access):
+    """The same of hosts that run it."""
+
+    trust: Annotated[
+        str, typer.Option("--trust", help="How hosts let mpirun in: key (made for this run), or existing")
+    ] = OWN_KEY
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("--trust", self.trust, TRUSTS)
 
 
 @contextmanager
@@ -83,14 +100,37 @@ def connected(bundle: Path, platform: Platform, access: Access, replan: bool = F
     """
     known = _targets(platform, access)
     shipment = pack(bundle, known)
-    believed = trust(access.known_hosts, access.pin, [target.name for target in known])
-    password = access.password if access.ask_password else None
     try:
-        with cluster(shipment, known, access.head, believed, password) as hosts:
-            yield hosts
+        with cluster(shipment, known, access.head, *_allowed(known, access)) as found:
+            yield found
     except DeployError as error:
         way_on = without({target.name for target in shipment.targets}, error) if replan else []
         raise CleaveError(*error.sentences, *way_on) from error
+
+
+@contextmanager
+def reached(platform: Platform, access: Login) -> Iterator[Hosts]:
+    """Connections to all hosts of a platform, whatever is to run there."""
+    if all(host.address in HERE for host in platform.hosts):
+        raise CleaveError(f"{platform.name}: all its hosts are this machine, where ranks run as this command does")
+    with connections(_parcels(platform, access), *_allowed(_targets(platform, access), access)) as found:
+        yield found
+
+
+def _parcels(platform: Platform, access: Login) -> list[Parcel]:
+    """What each host needs for ranks on all its devices."""
+    found = []
+    for index, target in enumerate(_targets(platform, access)):
+        devices = [device for device in platform.devices if device.host == index]
+        cores = frozenset(core for device in devices for core in device.cores)
+        found.append(Parcel(target, cores=cores, providers=frozenset(device.provider for device in devices)))
+    return found
+
+
+def _allowed(targets: list[Target], access: Login) -> tuple[Trust, str | None]:
+    """Which host keys are believed, and the password to log in with."""
+    believed = trust(access.known_hosts, access.pin, [target.name for target in targets])
+    return believed, access.password if access.ask_password else None
 
 
 def without(used: set[str], error: DeployError) -> list[str]:
@@ -102,7 +142,7 @@ def without(used: set[str], error: DeployError) -> list[str]:
     return [f"to go on without {', '.join(lost)}, add {options} --replan"]
 
 
-def _targets(platform: Platform, access: Access) -> list[Target]:
+def _targets(platform: Platform, access: Login) -> list[Target]:
     """The hosts of a platform as the runtime takes them."""
     return [
         Target(
@@ -120,9 +160,9 @@ def _targets(platform: Platform, access: Access) -> list[Target]:
     ]
 
 
-def placed(platform: Platform, access: Access, trusting: str, bundle: Path) -> AbstractContextManager[Ready]:
+def placed(platform: Platform, access: Running, bundle: Path) -> AbstractContextManager[Ready]:
     """Bring a bundle to its hosts; one whose hosts are all this machine is there."""
-    return _here(bundle) if is_here(bundle) else _there(platform, access, trusting, bundle)
+    return _here(bundle) if is_here(bundle) else _there(platform, access, bundle)
 
 
 def is_here(bundle: Path) -> bool:
@@ -131,12 +171,12 @@ def is_here(bundle: Path) -> bool:
 
 
 @contextmanager
-def _there(platform: Platform, access: Access, trusting: str, bundle: Path) -> Iterator[Ready]:
+def _there(platform: Platform, access: Running, bundle: Path) -> Iterator[Ready]:
     with connected(bundle, platform, access) as hosts:
         verdicts = hosts.check(mixed=access.mixed)
         refused(verdicts)
         facts = {v.host: {**v.raw["hardware"], "open mpi": str(v.raw["open mpi"])} for v in verdicts}
-        with hosts.session(hosts.upload(), trusting) as session:
+        with hosts.session(hosts.upload(), access.trust) as session:
             yield Ready(session.run, facts[verdicts[0].host], facts)
 
 

@@ -86,12 +86,30 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Loss:
+class Excluded:
     """Hosts that are to be done without, as options say it."""
 
     exclude: Annotated[
         list[str], typer.Option("--exclude", metavar="HOST", help="Leave a host alone; may be given again")
     ] = field(default_factory=list)
+
+    def left(self, cluster: Platform) -> Platform:
+        """The platform without the excluded hosts."""
+        names = [host.name for host in cluster.hosts]
+        unknown = [host for host in self.exclude if host not in names]
+        if unknown:
+            raise CleaveError(*[f"--exclude {host}: the platform has no such host (it has {', '.join(names)})"
+                                for host in unknown])  # fmt: skip
+        left = cluster.without(tuple(self.exclude))
+        if not left.devices:
+            raise CleaveError(f"--exclude {', '.join(dict.fromkeys(self.exclude))}: no device is left")
+        return left
+
+
+@dataclass(frozen=True)
+class Loss(Excluded):
+    """The same, where a bundle may need them."""
+
     replan: Annotated[
         bool, typer.Option("--replan", help="Where the bundle needs that host, go on with the best that does not")
     ] = False
@@ -105,18 +123,6 @@ class Loss:
             raise CleaveError("--replan: say with --exclude HOST which host is lost")
         if self.run is not None and not self.replan:
             raise CleaveError("--run: goes with --exclude HOST --replan")
-
-    def left(self, cluster: Platform) -> Platform:
-        """The platform without the excluded hosts."""
-        names = [host.name for host in cluster.hosts]
-        unknown = [host for host in self.exclude if host not in names]
-        if unknown:
-            raise CleaveError(*[f"--exclude {host}: the platform has no such host (it has {', '.join(names)})"
-                                for host in unknown])  # fmt: skip
-        left = cluster.without(tuple(self.exclude))
-        if not left.devices:
-            raise CleaveError(f"--exclude {', '.join(dict.fromkeys(self.exclude))}: no device is left")
-        return left
 
 
 @dataclass(frozen=True)
@@ -160,7 +166,13 @@ class Shelf:
 
 def stays_here(recipe: Recipe, loss: Loss, access: Access) -> None:
     """``CleaveError`` where an option wants a platform and there is none."""
-    asked = {"--mapping": recipe.mapping, "--exclude": loss.exclude, "--replan": loss.replan, "--run": loss.run}
+    asked = {
+        "--cnn": recipe.cnn,
+        "--mapping": recipe.mapping,
+        "--exclude": loss.exclude,
+        "--replan": loss.replan,
+        "--run": loss.run,
+    }
     for option in (*(name for name, value in asked.items() if value), *access.given):
         raise CleaveError(f"{option}: goes with --platform")
     recipe.check()

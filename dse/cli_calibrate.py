@@ -21,7 +21,7 @@ from dse.calibrate.check import Drift, drifts, link_drifts, together_drifts
 from dse.calibrate.command import SAMPLES, Lab, Measured
 from dse.calibrate.samples import Store, opened
 from dse.calibrate.tried import corrected, tried
-from dse.cli_access import Access, TrustOption, placed
+from dse.cli_access import Running, placed
 from dse.cli_group import grouped
 from dse.cli_options import (
     DryRunOption,
@@ -34,14 +34,12 @@ from dse.cli_options import (
     aside,
     console,
     finite,
-    one_of,
     print_json,
     tell_dry,
 )
 from dse.cli_progress import working
 from dse.inputs import Cnn, read_cnn
 from model.platform import Platform, find, text_of
-from runtime.deploy.session import OWN_KEY, TRUSTS
 from runtime.errors import CleaveError
 
 
@@ -84,13 +82,11 @@ def calibrate(
     adjust: Annotated[
         bool, typer.Option("--adjust", help="With --check: OUT's platform file then says how fast devices are now")
     ] = False,
-    access: Access,
-    trusting: TrustOption = OWN_KEY,
+    access: Running,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure what a cluster takes for networks. The platform file in OUT then predicts with what was found."""
-    one_of("--trust", trusting, TRUSTS)
     file = find(platform)
     cluster, text = Platform.from_file(platform), text_of(file)
     cnns = networks.read()
@@ -114,7 +110,7 @@ def calibrate(
             platform=cluster.slowed([1.0] * len(cluster.devices)) if adjust else cluster,
             text=text,
             store=store,
-            place=partial(placed, cluster, access, trusting),
+            place=partial(placed, cluster, access),
             tell=tell,
             folder=out,
             budget_s=effort.budget,

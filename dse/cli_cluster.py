@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from codegen.bundle import check_source
 from codegen.folder import check_writable
 from codegen.verify import Verification, verify
 from dse import show
-from dse.cli_access import Access, TrustOption, connected, is_here
+from dse.cli_access import Access, Running, connected, is_here
 from dse.cli_bundle import Loss, Ready, Recipe, ready, stays_here
 from dse.cli_group import grouped
 from dse.cli_options import (
@@ -31,43 +30,17 @@ from dse.cli_options import (
     aside,
     check_bundle,
     console,
-    one_of,
     print_json,
 )
+from dse.cli_prepare import Environment, checked
 from model.platform import Platform
 from runtime import bench as benching
-from runtime.deploy import prepare as environments
-from runtime.deploy.check import Verdict
-from runtime.deploy.cluster import Cluster, refused
-from runtime.deploy.parcel import File
-from runtime.deploy.session import OWN_KEY, TRUSTS
 from runtime.deploy.ship import Shipped
-from runtime.errors import CleaveError
 from runtime.frames import save_text
 from runtime.images import Pixels
 from runtime.launch import read_plan
 from runtime.perfetto import to_perfetto
 from runtime.segment import CPU
-
-
-@dataclass(frozen=True)
-class Environment:
-    """What is installed on the hosts first, as options say it."""
-
-    prepare: Annotated[bool, typer.Option("--prepare", help="Make the Python environment of the ranks first")] = False
-    wheels: Annotated[
-        Path | None, typer.Option("--wheels", metavar="DIR", help="Packages for hosts that reach no index")
-    ] = None
-    requirements: Annotated[
-        Path | None, typer.Option("--requirements", metavar="FILE", help="Packages in place of the usual ones")
-    ] = None
-
-    def read(self) -> tuple[tuple[str, ...] | None, dict[str, File] | None]:
-        """Packages and wheels, as far as they are given."""
-        if not self.prepare and (self.wheels or self.requirements):
-            raise CleaveError("--wheels and --requirements say what --prepare installs: add --prepare")
-        packages = environments.requirements(self.requirements) if self.requirements else None
-        return packages, environments.wheels(self.wheels) if self.wheels else None
 
 
 @dataclass(frozen=True)
@@ -125,23 +98,22 @@ def deploy(
     as_json: JsonOption = False,
 ) -> None:
     """Bring a bundle to its hosts. Checks every host, sends what each rank needs and has not got yet."""
-    packages, carried = environment.read()
+    installs = environment.read()
     with (
         ready(bundle, Platform.from_file(platform), recipe, loss, aside(as_json), dry_run) as found,
         connected(found.bundle, found.left, access, replan=True) as hosts,
     ):
         body = found.body
-        if environment.prepare and packages is None:
-            environments.check_providers(read_plan(found.bundle).ranks)
-        _check(hosts, environment.prepare, access.mixed, body, as_json)
+        checked(hosts, environment.prepare, access.mixed, body, as_json)
+        if environment.prepare:
+            body["prepared"] = installs.make(hosts, dry_run)
         if dry_run:
             missing = hosts.missing()
             body["would_send"] = missing
             _done(body, as_json, [_would(host, files) for host, files in missing.items()])
             return
         if environment.prepare:
-            body["prepared"] = hosts.prepare(packages, carried)
-            _check(hosts, False, access.mixed, body, as_json)
+            checked(hosts, False, access.mixed, body, as_json)
         shipped = hosts.upload()
     body["sent"] = {host: asdict(one) | {"sent_bytes": one.sent_bytes} for host, one in shipped.items()}
     _done(body, as_json, [_sent(one) for one in shipped.values()])
@@ -160,15 +132,13 @@ def bench(
         bool, typer.Option("--verify/--no-verify", help="On a platform: compare with the whole model too")
     ] = True,
     keep: Keep,
-    trusting: TrustOption = OWN_KEY,
     recipe: Recipe,
     loss: Loss,
-    access: Access,
+    access: Running,
     as_json: JsonOption = False,
 ) -> None:
     """Run a bundle, here or on its hosts, and time it. Each frame after a barrier, then a stream of them."""
     how = images.pixels
-    one_of("--trust", trusting, TRUSTS)
     check_writable(keep.trace, keep.save_trace)
     if platform is None:
         stays_here(recipe, loss, access)
@@ -181,7 +151,7 @@ def bench(
         return
     with ready(bundle, Platform.from_file(platform), recipe, loss, aside(as_json)) as made:
         whole = check_source(made.bundle, recipe.whole_model) if check else None
-        with _running(made, access, trusting, as_json) as runner:
+        with _running(made, access, as_json) as runner:
             keep.write(found := runs.timed(made.bundle, how, timeout_s=runs.timeout, runner=runner))
             if not as_json:
                 show.bench(console, made.bundle, found)
@@ -194,44 +164,19 @@ def bench(
 
 
 @contextmanager
-def _running(made: Ready, access: Access, trusting: str, as_json: bool) -> Iterator[benching.Runner | None]:
+def _running(made: Ready, access: Running, as_json: bool) -> Iterator[benching.Runner | None]:
     """What runs a bundle on its hosts; None where all of these are this machine."""
     if is_here(made.bundle):
         yield None
         return
     with connected(made.bundle, made.left, access, replan=True) as hosts:
-        _check(hosts, False, access.mixed, made.body, as_json, show_table=False)
-        with hosts.session(hosts.upload(), trusting) as session:
+        checked(hosts, False, access.mixed, made.body, as_json, show_table=False)
+        with hosts.session(hosts.upload(), access.trust) as session:
             yield session.run
 
 
 def _verification(found: Verification | None) -> dict[str, Any]:
     return {"verification": json.loads(found.to_json())} if found else {}
-
-
-def _check(
-    hosts: Cluster, prepare: bool, mixed: bool, body: dict[str, Any], as_json: bool, show_table: bool = True
-) -> None:
-    """Look at every host and show it; ``DeployError`` where one cannot take its part."""
-    verdicts = hosts.check(prepare, mixed)
-    body["hosts"] = [{"host": v.host, "verdict": v.word, "failures": v.failures, "warnings": v.warnings, **v.facts}
-                     for v in verdicts]  # fmt: skip
-    bad = any(verdict.failures for verdict in verdicts)
-    if as_json and bad:
-        print_json(body)
-    if not as_json and (show_table or bad):
-        table(console, verdicts)
-    refused(verdicts)
-
-
-def table(target: Console, verdicts: Sequence[Verdict]) -> None:
-    """Every host with its verdict, and a line for what is worth knowing."""
-    names = list(dict.fromkeys(name for verdict in verdicts for name in verdict.facts))
-    rows = [[v.host, v.word, *[v.facts.get(name, "") for name in names]] for v in verdicts]
-    target.print(show.table(["host", "verdict", *names], rows, text=2), markup=False)
-    for verdict in verdicts:
-        for sentence in verdict.warnings:
-            show.line(target, f"{verdict.host}: {sentence}")
 
 
 def _done(body: dict[str, Any], as_json: bool, lines: Sequence[str]) -> None:

@@ -51,7 +51,7 @@ MappingOption = Annotated[Path, typer.Option("--mapping", help="Mapping: this pr
 HorizontalOption = Annotated[Path | None, typer.Option("--horizontal", help="AutoDiCE's horizontal.json")]
 JoinOption = Annotated[str, typer.Option("--join", help="Where parts of a layer are joined: use, or gather (AutoDiCE)")]
 TargetOption = Annotated[
-    str, typer.Option("--target", help="What the programs are written in: python, or cpp (half the memory)")
+    str, typer.Option("--target", help="What the programs are written in: python, or cpp (less memory, CPUs only)")
 ]
 ModelOption = Annotated[
     str,

@@ -53,7 +53,11 @@ class OfWorkload:
     time_limit: Annotated[
         float | None,
         typer.Option(
-            "--time-limit", min=0, callback=finite, metavar="S", help="Seconds; then the best so far is given"
+            "--time-limit",
+            min=0,
+            callback=finite,
+            metavar="S",
+            help="Seconds; then the best so far is given [120, where a method may not end by itself]",
         ),
     ] = None
     bandwidth: Annotated[
@@ -167,7 +171,7 @@ def _place_workload(
             seed,
             _bar(stack, name),
             how.bandwidth,
-            how.subgraphs,
+            min(how.subgraphs, len(on)),
             how.machines,
             how.slow,
         )

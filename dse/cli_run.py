@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from codegen.render import TARGETS
+from codegen.render import PYTHON, TARGETS
 from dse import run as job
 from dse import show
 from dse.chromosomes import KINDS, SHARES
-from dse.cli_access import Access, TrustOption, placed
+from dse.cli_access import Running, placed
 from dse.cli_group import grouped
 from dse.cli_options import (
     CALIBRATED,
@@ -41,7 +41,6 @@ from dse.evaluation import BOTH, EVALUATORS, OBJECTIVES
 from dse.ready import HERE
 from dse.search import Settings
 from model.platform import Platform
-from runtime.deploy.session import OWN_KEY, TRUSTS
 from runtime.errors import CleaveError
 from runtime.launch import Mpirun
 
@@ -63,6 +62,8 @@ class Way:
         kind, shares = one_of("--chromosome", self.chromosome, KINDS), one_of("--shares", self.shares, SHARES)
         if self.splits is not None and kind != "hybrid":
             raise CleaveError(f"--splits says nothing with --chromosome {kind}; leave it out")
+        if shares != SHARES[0] and kind == "vertical":
+            raise CleaveError("--shares says nothing with --chromosome vertical: no layer has parts; leave it out")
         return job.Coding(kind, splits_of(self.splits, cluster), shares, self.reader, self.writer)
 
 
@@ -110,9 +111,8 @@ class Measured:
         typer.Option(min=0, callback=finite, metavar="SECONDS", help="Begin no more of them after this time"),
     ] = None
     timeout: TimeoutOption = 600.0
-    trusting: TrustOption = OWN_KEY
 
-    def measuring(self, cluster: Platform, access: Access) -> job.Measuring | None:
+    def measuring(self, cluster: Platform, access: Running, target: str) -> job.Measuring | None:
         """``CleaveError`` for options that cannot be, and where nothing can run here though hosts are here."""
         if self.measure is None:
             if self.measure_budget is not None:
@@ -120,10 +120,12 @@ class Measured:
             for option in access.given:
                 raise CleaveError(f"{option} says how hosts are reached to measure there: add --measure N")
             return None
-        one_of("--trust", self.trusting, TRUSTS)
-        if any(host.address in HERE for host in cluster.hosts):
+        here = [host.address in HERE for host in cluster.hosts]
+        if any(here):
             Mpirun.find()
-        place = partial(placed, cluster, access, self.trusting)
+        if target != PYTHON and not all(here):
+            raise CleaveError(f"--measure: no programs in {target} are brought to hosts so far; leave --target out")
+        place = partial(placed, cluster, access)
         return job.Measuring(Limits(self.measure, self.measure_budget), place, self.timeout)
 
 
@@ -136,9 +138,9 @@ def run(
     way: Way,
     effort: Effort,
     measured: Measured,
-    access: Access,
+    access: Running,
     model: ModelOption = CALIBRATED,
-    target: TargetOption = "python",
+    target: TargetOption = PYTHON,
     check: Annotated[bool, typer.Option("--verify/--no-verify", help="Run every bundle here and compare")] = True,
     force: ForceOption = False,
     dry_run: DryRunOption = False,
@@ -152,7 +154,7 @@ def run(
     coding = way.coding(cluster)
     job.check_place(out, force)
     job.check_target(cluster, target)
-    measuring = measured.measuring(cluster, access)
+    measuring = measured.measuring(cluster, access, target)
     if check:
         job.check_runs(target)
     encoding, _ = job.prepare(loaded, cluster, coding)

@@ -47,7 +47,9 @@ def up(
         return
     _table(testbed)
     show.line(console, f"log in: {_login(testbed)}")
-    show.line(console, f"use it: --platform {out / access.PLATFORM}")
+    files = [out / file for file in (access.PLATFORM, access.KEY, access.KNOWN_HOSTS)]
+    options = zip(("--platform", "--key", "--known-hosts", "--python"), (*files, testbed.python), strict=True)
+    show.line(console, f"use it: {' '.join(f'{option} {value}' for option, value in options)}")
     show.line(console, f"end it: dse testbed down{'' if name == DEFAULT else f' --name {name}'}")
 
 

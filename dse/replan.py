@@ -43,13 +43,14 @@ class Role:
     def of(bundle: Path, saved: Saved | None) -> Role:
         """As the bundle and its run have it."""
         note = bundles.read_bundle(bundle)[1].note
-        name = str(note.get("in_place_of", bundle.resolve().name))
+        name = Path(str(note.get("in_place_of", bundle.resolve().name))).name
+        without = note.get("without")
         objective = note.get("objective") or (saved.best.get(name) if saved else None)
         ends = _ends(bundle / "mapping.json")
         return Role(
             name=name,
             objective=objective if objective in OBJECTIVES else OBJECTIVES[0],
-            without=tuple(map(str, note.get("without", ()))),
+            without=tuple(map(str, without if isinstance(without, list) else ())),
             reader=ends.get("reader"),
             writer=ends.get("writer"),
         )

@@ -20,10 +20,12 @@ from dse.search import Settings
 from model import boxes, coefficients
 from model.confidence import untold
 from model.graph import Graph
+from model.mapping import extent
 from model.platform import Platform
 from runtime.bench import STOLEN, Bench
 from runtime.infer import Answer
 from runtime.plan import Plan, Recv, Send
+from runtime.segment import CPU
 from runtime.steady import counted
 from runtime.trace import ESTIMATE
 
@@ -55,7 +57,11 @@ def layer_rows(graph: Graph) -> list[dict[str, Any]]:
             "output": list(graph.tensors[layer.outputs[0]].shape),
             "macs": layer.macs,
             "weights_bytes": graph.weight_bytes(layer),
-            "splits": [name for kind, name in enumerate(boxes.KIND_NAMES) if boxes.rule(graph, layer, kind)],
+            "splits": [
+                name
+                for kind, name in enumerate(boxes.KIND_NAMES)
+                if boxes.rule(graph, layer, kind) and extent(graph, layer, kind) > 1
+            ],
             "lop": boxes.is_heavy(graph, layer),
             "origins": list(layer.origins),
         }
@@ -64,7 +70,7 @@ def layer_rows(graph: Graph) -> list[dict[str, Any]]:
 
 
 def layers(console: Console, graph: Graph, rows: list[dict[str, Any]]) -> None:
-    """``dse inspect``. In the last column, LOP: weights can be cut by output channels; channels: splits freely."""
+    """``dse inspect``. LOP: weights can be cut by output channels, which a search does; channels: splits freely."""
     cells = [
         [
             r["index"],
@@ -73,7 +79,7 @@ def layers(console: Console, graph: Graph, rows: list[dict[str, Any]]) -> None:
             "x".join(map(str, r["output"])),
             f"{r['macs']:,}",
             f"{r['weights_bytes']:,}",
-            "LOP" if r["lop"] else "channels" if "channels" in r["splits"] else "",
+            ", ".join("LOP" if r["lop"] and split == "channels" else split for split in r["splits"]),
         ]
         for r in rows
     ]
@@ -91,6 +97,7 @@ def announce(console: Console, graph: Graph, cluster: Platform, coding: Coding, 
     line(console, f"{cluster.name}: {len(cluster.devices)} devices on {len(cluster.hosts)} hosts")
     line(console, f"NSGA-II, {coding.kind} chromosome{splits}, population {settings.population}, "
          f"{settings.generations} generations, seed {settings.seed}")  # fmt: skip
+    warn_half(console, graph, cluster)
     warn_unlike(console, graph, cluster)
 
 
@@ -116,6 +123,17 @@ def warn_unlike(console: Console, graph: Graph, cluster: Platform) -> None:
     if unknown := untold(graph, cluster):
         line(console, f"No layer like {', '.join(unknown)} of {graph.name} was calibrated, so nobody knows how far "
              "times may be off. Go on with the calibration, with --cnn for this network, too.")  # fmt: skip
+
+
+def warn_half(console: Console, graph: Graph, cluster: Platform) -> None:
+    """What is rounded between devices, and would not be within one."""
+    moved = {name for layer in graph.layers for name in layer.outputs if name not in graph.outputs}
+    if any(graph.tensors[name].dtype == "float16" for name in moved) and any(
+        d.provider == CPU for d in cluster.devices
+    ):
+        line(console, f"{graph.name} computes in float16. Processors do so in float32, and round where ONNX Runtime "
+             "has to: at each border between segments, too. With --fold the network says itself where, and what is "
+             "passed on is float32.")  # fmt: skip
 
 
 def warn_expected(console: Console, cluster: Platform, error: float | None) -> None:

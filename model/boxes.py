@@ -48,6 +48,10 @@ __all__ = [
 ]
 
 
+ADDED = ("float32", "float64")
+"""Types that partial sums may be of. A sum of float16 may be finite where a part of it is not."""
+
+
 def sizes(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Elements along each of the first three axes; 1 where there is no such axis."""
     first, second, third = (*shape[:AXES], 1, 1, 1)[:AXES]
@@ -59,7 +63,7 @@ def rule(graph: Graph, layer: Layer, kind: int = CHANNELS) -> Rule | None:
     if layer.op not in RULES or not 0 <= kind < KINDS or (len(layer.outputs) != 1 and layer.op != "Split"):
         return None
     output = graph.tensors[layer.outputs[0]]
-    if kind == PARTIAL and not output.dtype.startswith("float"):  # what is added is of floats
+    if layer.whole or (kind == PARTIAL and output.dtype not in ADDED):
         return None
     if kind != PARTIAL and len(output.shape) <= kind:
         return None
@@ -77,7 +81,7 @@ def constants(graph: Graph, layer: Layer, kind: int) -> dict[str, Need]:
     made = Need(kind) if found and kind != PARTIAL else WHOLE
     used = {name: need for name, need in needs.items() if graph.is_constant(name)}
     for node in layer.before:
-        used |= quantised.parameter_needs(graph, node, needs[node.input[0]])
+        used |= quantised.parameter_needs(graph, node, needs.get(node.input[0], WHOLE))
     for node in layer.after:
         used |= quantised.parameter_needs(graph, node, made)
     return used

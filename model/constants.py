@@ -50,7 +50,7 @@ def split(model: onnx.ModelProto) -> tuple[onnx.ModelProto, Constants]:
 def fold(model: onnx.ModelProto, weights: Constants, shapes: dict[str, tuple[int, ...]], path: Path) -> bool:
     """Evaluate every node that depends on constants alone; their results join ``weights``. True if any was found.
 
-    shapes: static shapes by tensor name; ``Shape`` of a tensor in it is a constant.
+    shapes: static shapes by tensor name; ``Shape`` and ``Size`` of a tensor in it are constants.
     """
     known = set(weights) | {""}
     foldable, rest = [], []
@@ -60,6 +60,9 @@ def fold(model: onnx.ModelProto, weights: Constants, shapes: dict[str, tuple[int
             foldable.append(node)
         elif node.op_type == "Shape" and node.input[0] in shapes:
             weights[node.output[0]] = _shape(node, shapes[node.input[0]])
+        elif node.op_type == "Size" and node.input[0] in shapes:
+            count = np.array(math.prod(shapes[node.input[0]]), dtype=np.int64)
+            weights[node.output[0]] = numpy_helper.from_array(count, node.output[0])
         else:
             rest.append(node)
     found = len(rest) < len(model.graph.node)

@@ -44,9 +44,10 @@ class Layer:
     node:    the node itself: attributes, inputs, outputs ("" = optional input left out)
     macs:    multiply-accumulates of the whole layer (see ``model.macs``)
     origins: nodes of the file whose work this layer does: itself, and what was folded into it
-    before:  DequantizeLinear of inputs of ``node``
+    before:  DequantizeLinear of inputs of ``node``; of constants also what follows it
     after:   what follows ``node``: QuantizeLinear of its outputs, maybe a Relu or Clip before it. Tensors between
              these nodes exist inside the layer only
+    whole:   it cannot be split, whatever its operator is
     """
 
     index: int
@@ -57,12 +58,15 @@ class Layer:
     origins: tuple[str, ...]
     before: tuple[onnx.NodeProto, ...] = ()
     after: tuple[onnx.NodeProto, ...] = ()
+    whole: bool = False
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """Names of what the operator reads, activations and constants, at its own positions; quantised where it is."""
-        quantised = {dq.output[0]: dq.input[0] for dq in self.before}
-        return tuple(quantised.get(name, name) for name in self.node.input)
+        source: dict[str, str] = {}
+        for node in self.before:
+            source[node.output[0]] = source.get(node.input[0], node.input[0])
+        return tuple(source.get(name, name) for name in self.node.input)
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 from onnx import TensorProto, ValueInfoProto, helper, numpy_helper, shape_inference
@@ -19,6 +20,7 @@ from runtime.errors import CleaveError
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 OLDEST_OPSET = 7
 """Before it, element-wise operators named the axis that they broadcast along; ONNX Runtime runs none of those."""
+INDEPENDENT = "does not depend on any input"
 SMALL_ELEMENTS = 4096
 """Constants up to this size keep their values during shape inference (targets of Reshape and the like)."""
 
@@ -38,20 +40,25 @@ def load(path: Path | str, shapes: Mapping[str, tuple[int, ...]] | None = None, 
         raise CleaveError(f"{path}: is damaged, or says what no ONNX file may say ({reason})") from error
 
 
-BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError, OverflowError)
+BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError, OverflowError, StopIteration)
 """What reading runs into where a file leaves out what the standard demands: attributes, names, types."""
 
 
 def _load(path: Path, shapes: Mapping[str, tuple[int, ...]], folded: bool) -> Graph:
     whole = _read(path)
     original, _ = constants.split(whole)
+    if folded:
+        _refuse_fixed(original, shapes, path)
     model, weights = constants.split(fold.folded(path, original) if folded else whole)
     _refuse(model, weights, path)
     _set_shapes(model, shapes, path)
     infos = _settle(model, weights, path)
+    _refuse_training(model, weights, path)
     _drop_no_ops(model.graph)
     _drop_dead(model.graph)
-    return _graph(path, original, model, weights, infos)
+    graph = _graph(path, original, model, weights, infos, folded)
+    _check_types(graph)
+    return graph
 
 
 def _read(path: Path) -> onnx.ModelProto:
@@ -97,11 +104,6 @@ def _refuse(model: onnx.ModelProto, weights: constants.Constants, path: Path) ->
         for n in model.graph.node
         if n.op_type in CONTROL_FLOW
     ]
-    problems += [
-        f"{path}: layer '{n.name or n.output[0]}': {n.op_type} is in training mode; export the network for inference"
-        for n in model.graph.node
-        if _trains(n, weights)
-    ]
     opset = max((o.version for o in model.opset_import if not o.domain), default=OLDEST_OPSET)
     if opset < OLDEST_OPSET:
         problems.append(f"{path}: opset {opset} is older than {OLDEST_OPSET}; convert it (onnx.version_converter)")
@@ -112,7 +114,28 @@ def _refuse(model: onnx.ModelProto, weights: constants.Constants, path: Path) ->
         problems.append(f"{path}: sparse weights are not supported; export them dense")
     if not model.graph.input:
         problems.append(f"{path}: the network has no input")
+    problems += [f"{path}: output '{o.name}' {INDEPENDENT}" for o in model.graph.output if o.name in weights]
     problems.extend(_unordered(model.graph, set(weights), path))
+    if problems:
+        raise CleaveError(*problems[:10])
+
+
+def _refuse_fixed(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], path: Path) -> None:
+    """Folding computes with the shapes of the file: where it states others than are asked for, it would be wrong."""
+    stated = {info.name: shape for info in model.graph.input if (shape := _static(info)) is not None}
+    for name, shape in shapes.items():
+        if stated.get(name, shape) != shape:
+            text = ",".join(map(str, stated[name]))
+            raise CleaveError(f"{path}: input '{name}' is {text} in the file, and is folded so: leave --shape {name} "
+                              "or --fold out, or export the network with a dynamic shape")  # fmt: skip
+
+
+def _refuse_training(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> None:
+    problems = [
+        f"{path}: layer '{n.name or n.output[0]}': {n.op_type} is in training mode; export the network for inference"
+        for n in model.graph.node
+        if _trains(n, weights)
+    ]
     if problems:
         raise CleaveError(*problems[:10])
 
@@ -247,6 +270,7 @@ def _graph(
     model: onnx.ModelProto,
     weights: constants.Constants,
     infos: dict[str, ValueInfoProto],
+    folded: bool,
 ) -> Graph:
     nodes = list(model.graph.node)
     if not nodes:
@@ -256,13 +280,16 @@ def _graph(
     inputs = [i.name for i in model.graph.input if i.name in used]
     names = inputs + [name for node in nodes for name in node.output if name]
     tensors.update({t.name: t for t in _activations(names, infos, nodes, path)})
-    _check_outputs(model, tensors, path)
+    _check_outputs(model, tensors, weights, path)
     _check_channels(nodes, tensors, path)
     outputs = tuple(o.name for o in model.graph.output)
     alone = [
         Layer(i, name, _op(node), node, macs(node, tensors), ())
         for i, (name, node) in enumerate(zip(_names(nodes), nodes, strict=True))
     ]
+    if not folded and (changes := quantised.rescaled(alone, weights, outputs)):
+        words = "changes the scale of what is quantised, which ONNX Runtime makes part of the quantisation before it"
+        raise CleaveError(*(f"{path}: layer '{name}' {words}: let it, with --fold" for name in changes[:10]))
     layers = quantised.absorbed(alone, tensors, weights, outputs)
     origins = fold.origins(original, _names(list(original.graph.node)), layers)
     domains = {node.domain for node in nodes}
@@ -305,10 +332,25 @@ def _activations(
     return found
 
 
-def _check_outputs(model: onnx.ModelProto, tensors: dict[str, Tensor], path: Path) -> None:
+def _check_outputs(
+    model: onnx.ModelProto, tensors: dict[str, Tensor], weights: constants.Constants, path: Path
+) -> None:
     for output in model.graph.output:
-        if output.name not in tensors:
-            raise CleaveError(f"{path}: output '{output.name}' does not depend on any input")
+        if output.name not in tensors or output.name in weights:
+            raise CleaveError(f"{path}: output '{output.name}' {INDEPENDENT}")
+
+
+def _check_types(graph: Graph) -> None:
+    """What moves between devices must be of a type that they have: numpy alone, without what the onnx package adds."""
+    problems = [
+        f"{graph.path}: layer '{layer.name}': '{name}' is of type {graph.tensors[name].dtype}, which is not passed on "
+        "between devices; export the network with another type there"
+        for layer in graph.layers
+        for name in layer.outputs
+        if np.dtype(graph.tensors[name].dtype).isbuiltin != 1
+    ]
+    if problems:
+        raise CleaveError(*problems[:10])
 
 
 def _check_channels(nodes: list[onnx.NodeProto], tensors: dict[str, Tensor], path: Path) -> None:

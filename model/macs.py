@@ -51,7 +51,7 @@ def _pool(node: onnx.NodeProto, tensors: Shapes) -> int:
 
 
 def _lrn(node: onnx.NodeProto, tensors: Shapes) -> int:
-    size = next(a.i for a in node.attribute if a.name == "size")
+    (size,) = [a.i for a in node.attribute if a.name == "size"]
     return tensors[node.output[0]].elements * size
 
 

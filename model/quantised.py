@@ -3,17 +3,20 @@
 Exporters write ``DequantizeLinear -> Conv -> QuantizeLinear``, which ONNX Runtime runs as one integer kernel. So that
 the three stay together on every device, and the quantised tensor is what moves between devices, a DequantizeLinear
 goes to each reader of what it makes (to repeat it is cheap and exact), and a QuantizeLinear to the maker of what it
-reads, where nobody else reads that; a Relu between them goes along. Any other one stays a layer like all operators.
+reads, where nobody else reads that; a Relu between them goes along. Any other one stays a layer like all operators,
+unless it is of constants alone: that, and what else is computed of dequantised weights, goes to each reader, too, which
+is whole then.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 
 import onnx
 
+from model.constants import RANDOM
 from model.graph import Graph, Layer, Tensor
 from model.rule import WHOLE, Need
 
@@ -22,6 +25,8 @@ INTEGERS = frozenset({"int8", "uint8", "int16", "uint16", "int32"})
 """Quantised types that are absorbed; elements of less than a byte are not."""
 ACTIVATIONS = frozenset({"Relu", "Clip"})
 """What exporters leave between an operator and its QuantizeLinear, which does its work as well where it saturates."""
+Nodes = tuple[onnx.NodeProto, ...]
+
 READ_VALUES = frozenset({"Pad", "Resize", "Upsample"})
 """Operators whose rules read the values of constants: these must be what the operator sees."""
 
@@ -37,15 +42,41 @@ def _open(
     layers: list[Layer], tensors: dict[str, Tensor], constants: Container[str], outputs: tuple[str, ...]
 ) -> list[Layer]:
     """Every DequantizeLinear goes to its readers; it stays where somebody is left who reads it."""
-    openers = {i.outputs[0]: i.node for i in layers if i.op == DEQUANTIZE and _is_usual(i.node, tensors, constants)}
-    found = [replace(layer, before=_before(layer, openers, constants)) for layer in layers]
-    read = {name for layer in found for name in layer.inputs} | set(outputs)
-    return [layer for layer in found if layer.outputs[0] not in openers or layer.outputs[0] in read]
+    usual = [layer for layer in layers if layer.op == DEQUANTIZE and _is_usual(layer.node, tensors, constants)]
+    openers: dict[str, Nodes] = {layer.outputs[0]: (layer.node,) for layer in usual}
+    fixed = {name: nodes for name, nodes in _fixed(layers, constants).items() if name not in openers}
+    found = [_opened(layer, openers, fixed, constants) for layer in layers]
+    read, kept = set(outputs), list[Layer]()
+    for layer in reversed(found):
+        name = layer.outputs[0]
+        if name in read or not (name in openers or name in fixed):
+            read.update(layer.inputs)
+            kept.append(layer)
+    return kept[::-1]
 
 
-def _before(layer: Layer, openers: dict[str, onnx.NodeProto], constants: Container[str]) -> tuple[onnx.NodeProto, ...]:
-    found = [openers[name] for name in dict.fromkeys(layer.inputs) if name in openers]
-    return tuple(dq for dq in found if layer.op not in READ_VALUES or dq.input[0] not in constants)
+def _fixed(layers: list[Layer], constants: Container[str]) -> dict[str, Nodes]:
+    """What is made of dequantised constants alone, by name, and the nodes that make it one after the other."""
+    found: dict[str, Nodes] = {}
+    for layer in layers:
+        first, *others = layer.inputs or ("",)
+        begins = layer.op == DEQUANTIZE and first in constants
+        if layer.op in RANDOM or len(layer.outputs) > 1:
+            continue
+        if (begins or first in found) and all(not name or name in constants for name in others):
+            found[layer.outputs[0]] = (*found.get(first, ()), layer.node)
+    return found
+
+
+def _opened(layer: Layer, openers: dict[str, Nodes], fixed: dict[str, Nodes], constants: Container[str]) -> Layer:
+    """A layer with the nodes that make what it reads."""
+    names = [name for name in dict.fromkeys(layer.inputs) if name in openers or name in fixed]
+    if layer.op in READ_VALUES:
+        names = [name for name in names if name in openers and openers[name][0].input[0] not in constants]
+    before: list[onnx.NodeProto] = []
+    for name in names:
+        before += [node for node in openers.get(name) or fixed[name] if node not in before]
+    return replace(layer, before=tuple(before), whole=any(name in fixed for name in names))
 
 
 def _close(
@@ -86,6 +117,47 @@ def _is_usual(node: onnx.NodeProto, tensors: dict[str, Tensor], constants: Conta
     axis, rank = _integer(node, "axis", 1), len(values.shape)
     shapes = {(), (1,)} | ({(values.shape[axis],)} if -rank <= axis < rank else set())
     return not _integer(node, "block_size", 0) and all(tensors[name].shape in shapes for name in parameters)
+
+
+def rescaled(layers: Iterable[Layer], constants: Mapping[str, onnx.TensorProto], outputs: Container[str]) -> list[str]:
+    """Names of layers that change the scale of what is dequantised right after: ONNX Runtime makes one quantisation of
+    both where it sees them together, and parts on several devices would make two.
+
+    layers: of one node each; outputs: of the network
+    """
+
+    def alike(one: str, other: str) -> bool:
+        values = constants.get(one), constants.get(other)
+        return one == other or _without_name(values[0]) == _without_name(values[1]) != b""
+
+    makers = {name: layer for layer in layers for name in layer.outputs}
+    readers = defaultdict(list)
+    for layer in makers.values():
+        for name in layer.inputs:
+            readers[name].append(layer.op)
+
+    def made_by(layer: Layer, op: str) -> Layer | None:
+        """What makes the input of a layer, for it alone."""
+        name = layer.inputs[0]
+        maker = makers.get(name)
+        return maker if maker and maker.op == op and len(readers[name]) == 1 and name not in outputs else None
+
+    found = [layer for layer in makers.values() if layer.op == QUANTIZE and DEQUANTIZE in readers[layer.outputs[0]]]
+    doubled = [
+        (first, each)
+        for each in found
+        if (between := made_by(each, DEQUANTIZE)) and (first := made_by(between, QUANTIZE))
+    ]
+    return [each.name for first, each in doubled if not all(map(alike, first.inputs[1:], each.inputs[1:]))]
+
+
+def _without_name(value: onnx.TensorProto | None) -> bytes:
+    """All else of a constant; nothing of what is none."""
+    found = onnx.TensorProto()
+    if value is not None:
+        found.CopyFrom(value)
+        found.ClearField("name")
+    return found.SerializeToString(deterministic=True)
 
 
 def parameter_needs(graph: Graph, node: onnx.NodeProto, need: Need) -> dict[str, Need]:

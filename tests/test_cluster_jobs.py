@@ -37,12 +37,11 @@ def hosts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="module")
-def prepared(testbed: Cluster, wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """What ``--prepare`` says that it did, on hosts that have an environment of their own from now on; those that are
+def prepared(testbed: Cluster, wheels: Path) -> Iterator[dict[str, Any]]:
+    """What ``dse prepare`` says that it did, on hosts that have an environment of their own from now on; those that are
     not alike do with this machine's."""
-    bundle = job(testbed, "squeezenet", tmp_path_factory.mktemp("prepared"))
     with testbed.hurried():
-        body = command(testbed, "deploy", bundle, "--prepare", "--wheels", wheels)
+        body = command(testbed, "prepare", "--wheels", wheels)
     yield body
     with testbed.hurried():
         for host in testbed.hosts:
@@ -68,6 +67,20 @@ def test_hosts_get_an_environment_of_their_own_from_wheels(testbed: Cluster, pre
     ask = "import onnxruntime, mpi4py.MPI; print(onnxruntime.__file__); print(mpi4py.__file__)"
     for path in testbed.said(testbed.hosts[0], f"{WORK}/venv/bin/python -c '{ask}'").splitlines():
         assert path.startswith(f"/var/lib/cleave-testbed/home/{WORK}/venv/")
+
+
+def test_hosts_that_were_prepared_are_left_as_they_are(
+    testbed: Cluster, prepared: dict[str, Any], wheels: Path, tmp_path: Path
+) -> None:
+    first = testbed.hosts[0]
+    bundle = make_bundle(tmp_path, "\n".join(testbed.platform.read_text().splitlines()[:3]))
+    before = testbed.said(first, f"ls -l --full-time {WORK}")
+    with testbed.hurried():
+        again = command(testbed, "prepare", "--wheels", wheels, "--exclude", testbed.hosts[1])["prepared"]
+        of_bundle = command(testbed, "deploy", bundle, "--dry-run", "--prepare", "--wheels", wheels)["prepared"]
+    assert again == {host: "was prepared already" for host in testbed.hosts if host != testbed.hosts[1]}
+    assert of_bundle == {first: f"would have {' '.join(pins([sys.version]))}"}
+    assert testbed.said(first, f"ls -l --full-time {WORK}") == before
 
 
 @pytest.mark.parametrize("network", ["alexnet", "densenet121"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.place.clock import now
+from dse.place.clock import USUAL_S, due, now
 from dse.place.floor import beside, between, floor, longest
 from dse.place.groups import Groups, by_color, grouped
 from dse.place.improve import course, improve
@@ -20,7 +20,6 @@ from dse.place.workload import Floats, Workload, components, topological
 from model.arrays import Ints
 from runtime.errors import CleaveError
 
-USUAL_S = 120.0
 ALL = 1_000_000
 """Of the longest path's nodes: more than there are."""
 HEATS = (0.01, 0.001)
@@ -31,46 +30,43 @@ ROUNDS, STEPS = 8, 4_000
 
 def series(on: Workload, options: Options) -> Placed:
     """The best split in series and in parallel, annealed; and a bound."""
-    end = _end(on, options)
+    check(on, options, subgraphs=True)
+    end = due(options.limit_s, USUAL_S)
     found = [_some(on, options)]
     bound = longest(on)
     for most, share in ((40, 0.3), (ALL, 0.6), (24, 0.3)):
         options.watch(len(found), 4, "ideals")
-        due = now() + share * (end - now())
-        found += [slot for slot in [_by_ideals(on, options, False, due, most)] if slot is not None]
+        until = now() + share * (end - now())
+        found += [slot for slot in [_by_ideals(on, options, False, until, most)] if slot is not None]
         if most == ALL:
             bound = floor(on, slots(on, options.subgraphs), end - 0.3 * (end - now()))
     if len(found) == 1:
-        due = now() + 0.5 * (end - now())
-        found += [slot for slot in [_by_ideals(on, options, True, due)] if slot is not None]
+        until = now() + 0.5 * (end - now())
+        found += [slot for slot in [_by_ideals(on, options, True, until)] if slot is not None]
     best = _annealed(on, options, _best(on, found, options.subgraphs), bound, end)
     return _judged(on, options, best, bound)
 
 
 def chain(on: Workload, options: Options) -> Placed:
     """The best split in which subgraphs follow one another: the program over ideals, that sums."""
-    end = _end(on, options)
-    found = _by_ideals(on, options, True, end)
+    check(on, options, subgraphs=True)
+    found = _by_ideals(on, options, True, due(options.limit_s, USUAL_S))
     return _judged(on, options, _some(on, options) if found is None else found, longest(on))
 
 
 def greedy(on: Workload, options: Options) -> Placed:
     """The paper's: in topological order as much as fits on one accelerator after the other, the rest on CPUs."""
-    _end(on, options)
+    check(on, options, subgraphs=True)
     return _judged(on, options, _some(on, options), longest(on))
 
 
 def max_load(on: Workload, options: Options) -> Placed:
     """The paper's: the contiguous split that is best for the period."""
-    _end(on, options)
-    device = dp(on, Options(limit_s=options.limit_s, seed=options.seed, watch=options.watch)).device
+    check(on, options, subgraphs=True)
+    limit = USUAL_S if options.limit_s is None else options.limit_s
+    device = dp(on, Options(limit_s=limit, seed=options.seed, watch=options.watch)).device
     slot = np.where(device < on.accelerators, device * options.subgraphs, slots(on, options.subgraphs))
     return _judged(on, options, slot.astype(np.int32), longest(on))
-
-
-def _end(on: Workload, options: Options) -> float:
-    check(on, options, subgraphs=True)
-    return now() + (USUAL_S if options.limit_s is None else options.limit_s)
 
 
 def _judged(on: Workload, options: Options, slot: Ints, bound: float) -> Placed:

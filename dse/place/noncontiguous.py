@@ -15,7 +15,7 @@ import numpy as np
 
 from dse.place import split
 from dse.place.anneal import anneal, board
-from dse.place.clock import now
+from dse.place.clock import USUAL_S, due, now
 from dse.place.groups import Groups, by_color, grouped, joined
 from dse.place.period import dp, rules_of
 from dse.place.pipeline import floor
@@ -26,7 +26,6 @@ from dse.place.workload import Workload
 from model.arrays import Ints
 from runtime.errors import CleaveError
 
-USUAL_S = 120.0
 UNITS = 2_000_000
 """In so many parts the best known period is divided: what the bound loses to rounding is less than a part a term."""
 ANNEALINGS, STEPS = 6, 20_000
@@ -42,7 +41,7 @@ SHARES = (0.35, 1.0)
 def ip(on: Workload, options: Options) -> Placed:
     """The best split that a program finds, contiguous or not, and the bound that it proves."""
     check(on, options, contiguous=False)
-    end = now() + (USUAL_S if options.limit_s is None else options.limit_s)
+    end = due(options.limit_s, USUAL_S)
     best = _annealed(on, options, _first(on, options), end)
     best = _polished(on, options, best, now() + POLISH * (end - now()))
     bound = least(on, options)
@@ -88,7 +87,7 @@ def _annealed(on: Workload, options: Options, device: Ints, end: float) -> Ints:
     """A better split, by annealing from one; only the sum of transfers and computing is known there."""
     if options.mode != split.SUM:
         return device
-    of = joined(by_color(on), np.zeros((0, 2), np.int32))
+    of = by_color(on)
     groups = grouped(on, of)
     at = np.empty(len(groups), np.int32)
     at[of] = device

@@ -87,7 +87,10 @@ def check(
     subgraphs: of several of an accelerator
     """
     if options.bandwidth is not None and not copies:
-        raise CleaveError("this method knows no parts that devices share: leave --replicate out, or take --method dp")
+        raise CleaveError(
+            "this method knows no parts that devices share: leave --replicate out, or take --objective period "
+            "--method dp"
+        )
     if options.subgraphs > 1 and not subgraphs:
         raise CleaveError("for the period an accelerator runs all it has in turn anyway: leave --subgraphs out")
     if options.machines > 1:
@@ -102,7 +105,9 @@ def check(
 
 def _check_machines(on: Workload, options: Options, known: bool) -> None:
     if not known:
-        raise CleaveError("this method knows of one machine alone: leave --machines out, or take --method dp")
+        raise CleaveError(
+            "this method knows of one machine alone: leave --machines out, or take --objective period --method dp"
+        )
     if options.bandwidth is not None:
         raise CleaveError("--replicate is for devices of one machine: leave --machines out")
     for count, what in ((on.accelerators, "accelerators"), (on.cpus, "CPUs")):

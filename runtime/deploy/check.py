@@ -19,8 +19,8 @@ SPARE_BYTES = 64 * 2**20
 """Of disk, besides what is sent."""
 CLOCK_S, FAR_OFF_S = 1.0, 3600.0
 """A clock that is off by the first is worth a word; by the second, packages and certificates fail."""
-PREPARE = "run dse deploy with --prepare"
-ANOTHER = ("name one that has in a file for dse deploy --prepare --requirements, or move venv away from the folder for "
+PREPARE = "run dse prepare"
+ANOTHER = ("name one that has in a file for dse prepare --requirements, or move venv away from the folder for "
            "--work and name the Python that has it with --python")  # fmt: skip
 
 
@@ -127,7 +127,7 @@ def software(parcel: Parcel, facts: Mapping[str, Any]) -> list[str]:
         wrong.append(f"has no mpirun: {PREPARE}, or install Open MPI 4.1 or later")
     elif not str(facts["open mpi"])[:1].isdigit() or two(facts["open mpi"]) < (4, 1):
         wrong.append(f"{facts['mpirun']} is not Open MPI 4.1 or later, it says: {facts['open mpi']}")
-    lacking = sorted({rank.provider for rank in parcel.ranks} - set(packages["providers"]))
+    lacking = sorted(parcel.providers - set(packages["providers"]))
     if lacking and packages.get("onnxruntime"):
         way = ANOTHER if facts.get("prepared") else "install one that has, and name its Python with --python"
         wrong.append(f"its ONNX Runtime has no {', '.join(lacking)} (it has {', '.join(packages['providers'])}): {way}")

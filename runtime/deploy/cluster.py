@@ -1,9 +1,10 @@
-"""All hosts of a bundle at once: check them, prepare them, bring them their parts, run."""
+"""Many hosts at once: check them, prepare them; those of a bundle are brought their parts, and run them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import chain
 from typing import Any
 
 from runtime.deploy import check, ship
@@ -21,27 +22,20 @@ BUNDLES = "bundles"
 """Folder of the work folder that bundles are in."""
 
 
-class Cluster:
-    """Open connections to the hosts of a bundle, as far as they answer.
+class Hosts:
+    """Open connections to hosts, as far as they answer.
 
     lost: by host, why there is no connection
     """
 
-    def __init__(
-        self,
-        parcels: Sequence[Parcel],
-        shipment: Shipment,
-        head: str,
-        lines: dict[str, Connection],
-        lost: dict[str, Any],
-    ) -> None:
+    def __init__(self, parcels: Sequence[Parcel], lines: dict[str, Connection], lost: dict[str, Any]) -> None:
         self._parcels = {parcel.target.name: parcel for parcel in parcels}
-        self._shipment, self._head, self._lines, self._lost = shipment, head, lines, lost
+        self._lines, self._lost = lines, lost
         self._facts: dict[str, dict[str, Any]] = {}
 
     @property
     def targets(self) -> list[Target]:
-        """The hosts with a rank, and the head host."""
+        """All of them."""
         return [parcel.target for parcel in self._parcels.values()]
 
     def check(self, prepare: bool = False, mixed: bool = False) -> list[Verdict]:
@@ -52,10 +46,35 @@ class Cluster:
         lost = {**self._lost, **failed}
         return check.judge(list(self._parcels.values()), self._facts, lost, prepare=prepare, mixed=mixed)
 
-    def prepare(self, packages: tuple[str, ...] | None, carried: dict[str, File] | None) -> dict[str, str]:
-        """Make every host's environment; what was done, by host. packages: None: those that suit all hosts"""
-        pinned = packages or environments.pins(found["base python"] for found in self._facts.values())
-        return everywhere(self.targets, lambda t: environments.prepare(self._lines[t.name], pinned, carried))
+    def suitable(self, carried: dict[str, File] | None) -> tuple[str, ...]:
+        """The packages that suit all hosts, once checked. ``CleaveError`` where none do, or wheels lack some.
+
+        carried: by name, the wheels that hosts without an index get
+        """
+        environments.check_providers(chain(*(parcel.providers for parcel in self._parcels.values())))
+        pinned = environments.pins(found["base python"] for found in self._facts.values())
+        if carried is not None:
+            environments.check_carried(carried, pinned, self._facts.values())
+        return pinned
+
+    def prepare(self, packages: tuple[str, ...], carried: dict[str, File] | None) -> dict[str, str]:
+        """Make every host's environment; what was done, by host. carried: as ``suitable`` takes it"""
+        return everywhere(self.targets, lambda t: environments.prepare(self._lines[t.name], packages, carried))
+
+
+class Cluster(Hosts):
+    """Open connections to the hosts of a bundle: those with a rank, and the one that mpirun starts on."""
+
+    def __init__(
+        self,
+        shipment: Shipment,
+        head: str,
+        parcels: Sequence[Parcel],
+        lines: dict[str, Connection],
+        lost: dict[str, Any],
+    ) -> None:
+        super().__init__(parcels, lines, lost)
+        self._shipment, self._head = shipment, head
 
     def missing(self) -> dict[str, dict[str, int]]:
         """By host, path → size of what would be sent."""
@@ -65,11 +84,11 @@ class Cluster:
 
         return everywhere(self.targets, look)
 
-    def upload(self, tell: Callable[[int], None] | None = None) -> dict[str, Shipped]:
+    def upload(self) -> dict[str, Shipped]:
         """Bring every host what it lacks. What a host had before stays current where that fails."""
 
         def bring(target: Target) -> Shipped:
-            return ship.ship(self._lines[target.name], self._area, self._parcels[target.name].files, tell)
+            return ship.ship(self._lines[target.name], self._area, self._parcels[target.name].files)
 
         return everywhere([parcel.target for parcel in self._shipment.parcels], bring)
 
@@ -103,7 +122,23 @@ def cluster(
     parcels = list(shipment.parcels)
     first = next(t.name for t in targets if t.name in {parcel.target.name for parcel in parcels})
     if head is not None and head not in {parcel.target.name for parcel in parcels}:
-        parcels.append(Parcel(names[head], {}, ()))
+        parcels.append(Parcel(names[head]))
+    with _lines(parcels, trust, password) as (opened, lost):
+        yield Cluster(shipment, head or first, parcels, opened, lost)
+
+
+@contextmanager
+def connections(parcels: Sequence[Parcel], trust: Trust, password: str | None = None) -> Iterator[Hosts]:
+    """Connections to hosts, with or without a bundle, until the block ends."""
+    with _lines(parcels, trust, password) as (opened, lost):
+        yield Hosts(parcels, opened, lost)
+
+
+@contextmanager
+def _lines(
+    parcels: Sequence[Parcel], trust: Trust, password: str | None
+) -> Iterator[tuple[dict[str, Connection], dict[str, list[str]]]]:
+    """Connections, and what went wrong where there is none, by host, until the block ends."""
     opened: list[Connection] = []
 
     def open_(target: Target) -> Connection:
@@ -112,8 +147,7 @@ def cluster(
         return connection
 
     try:
-        lines, lost = each([parcel.target for parcel in parcels], open_)
-        yield Cluster(parcels, shipment, head or first, lines, lost)
+        yield each([parcel.target for parcel in parcels], open_)
     finally:
         for connection in opened:
             connection.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from runtime.deploy.far import common as far
@@ -33,15 +33,19 @@ class File:
 
 @dataclass(frozen=True)
 class Parcel:
-    """All that one host gets.
+    """What one host has to do with: what it gets, and what it needs for that.
 
-    files: path inside the bundle → file
-    ranks: that run on the host
+    files:        path inside the bundle → file
+    ranks:        of the bundle that run on the host
+    cores:        that ranks are bound to
+    providers:    that its ONNX Runtime must have
     """
 
     target: Target
-    files: dict[str, File]
-    ranks: tuple[RankPlan, ...]
+    files: dict[str, File] = field(default_factory=dict)
+    ranks: tuple[RankPlan, ...] = ()
+    cores: frozenset[int] = frozenset()
+    providers: frozenset[str] = frozenset()
 
     @property
     def size_bytes(self) -> int:
@@ -54,11 +58,6 @@ class Parcel:
         files = [run.file + beside for rank in self.ranks for run in rank.runs for beside in ("", ".data")]
         segments = sum(self.files[file].size_bytes for file in files if file in self.files)
         return segments + BUFFERS_AND_MORE_BYTES * len(self.ranks)
-
-    @property
-    def cores(self) -> set[int]:
-        """That its ranks are bound to."""
-        return {core for rank in self.ranks for core in rank.cores}
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class Shipment:
         return [parcel.target for parcel in self.parcels]
 
 
-def pack(bundle: Path, targets: list[Target], name: str | None = None) -> Shipment:
+def pack(bundle: Path, targets: list[Target]) -> Shipment:
     """Share a bundle out. ``CleaveError`` with everything that is wrong with it, or that no host is there for."""
     plan, files = read_plan(bundle), read_files(bundle)
     by_name = {target.name: target for target in targets}
@@ -88,7 +87,7 @@ def pack(bundle: Path, targets: list[Target], name: str | None = None) -> Shipme
     if problems:
         raise CleaveError(*problems)
     parcels = [_parcel(by_name[host], files, tuple(r for r in plan.ranks if r.host == host)) for host in hosts]
-    return Shipment(bundle, name or area(bundle), plan, tuple(parcels))
+    return Shipment(bundle, area(bundle), plan, tuple(parcels))
 
 
 def area(bundle: Path) -> str:
@@ -145,4 +144,5 @@ def _parcel(target: Target, files: dict[str, File], ranks: tuple[RankPlan, ...])
         match = OWN.fullmatch(path)
         if path not in LEFT and (match is None or int(match[1]) in own):
             wanted[path] = file
-    return Parcel(target, wanted, ranks)
+    cores = frozenset(core for rank in ranks for core in rank.cores)
+    return Parcel(target, wanted, ranks, cores, frozenset(rank.provider for rank in ranks))

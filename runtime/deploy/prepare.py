@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlparse
 
 from runtime.deploy.check import two
@@ -16,7 +17,6 @@ from runtime.deploy.far.venv import INDEX
 from runtime.deploy.parcel import File
 from runtime.deploy.ship import ship
 from runtime.errors import CleaveError
-from runtime.plan import RankPlan
 from runtime.segment import CPU
 
 PREPARE_S = 900.0
@@ -76,21 +76,34 @@ def _is_package(text: str) -> bool:
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*\s*(\[[^\]]*\])?[^/@]*", name) is not None
 
 
-def check_providers(ranks: Iterable[RankPlan]) -> None:
-    """``CleaveError`` where ranks need more than the packages that all hosts get: those compute on processors."""
-    if lacking := sorted({rank.provider for rank in ranks} - {CPU}):
+def check_providers(providers: Iterable[str]) -> None:
+    """``CleaveError`` where devices need more than the packages that all hosts get: those compute on processors."""
+    if lacking := sorted({*providers} - {CPU}):
         raise CleaveError(
-            f"--prepare would install an ONNX Runtime for processors alone, and ranks need {', '.join(lacking)}: write "
-            "packages that have it, and their --extra-index-url, into a file and name it with --requirements"
+            f"the ONNX Runtime that would be installed computes on processors alone, and devices need "
+            f"{', '.join(lacking)}: write packages that have it, and their --extra-index-url, into a file and name it "
+            "with --requirements"
         )
 
 
 def wheels(folder: Path) -> dict[str, File]:
     """The wheels of a folder, for hosts that reach no index."""
-    found = sorted(folder.glob("*.whl"))
-    if not found:
-        raise CleaveError(f"--wheels {folder}: has no wheels; fill it with: pip download -d {folder} {' '.join(NAMES)}")
-    return {file.name: File(file, file_hash(str(file)), file.stat().st_size) for file in found}
+    if not folder.is_dir():
+        raise CleaveError(f"--wheels {folder}: there is no such folder")
+    return {file.name: File(file, file_hash(str(file)), file.stat().st_size) for file in sorted(folder.glob("*.whl"))}
+
+
+def check_carried(carried: Iterable[str], packages: Iterable[str], facts: Iterable[Mapping[str, Any]]) -> None:
+    """``CleaveError`` where no wheel is of a package, with the command that brings all of them for hosts like these."""
+    there = {tuple(wheel.lower().split("-")[:2]) for wheel in carried}
+    if not (lacking := [package for package in packages if tuple(package.split("==")) not in there]):
+        return
+    hosts = sorted({(found["arch"], *two(found["base python"])) for found in facts})
+    raise CleaveError(
+        f"--wheels DIR has no {', '.join(lacking)}; fill it on a computer with a network:",
+        *(f"pip download -d DIR --only-binary=:all: --platform manylinux_2_28_{arch} --platform manylinux2014_{arch} "
+          f"--python-version {first}.{second} {' '.join(packages)}" for arch, first, second in hosts),
+    )  # fmt: skip
 
 
 def prepare(connection: Connection, packages: tuple[str, ...], carried: dict[str, File] | None) -> str:

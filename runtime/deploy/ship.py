@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,13 +37,10 @@ class Shipped:
         return sum(self.sent.values())
 
 
-def ship(
-    connection: Connection, area: str, files: dict[str, File], tell: Callable[[int], None] | None = None
-) -> Shipped:
+def ship(connection: Connection, area: str, files: dict[str, File]) -> Shipped:
     """Have exactly these files in ``area``/current on the host, each with its hash.
 
     ``HostError`` where that fails: what was there before is current still, and what has come is kept for the next try.
-    tell: is told of bytes that went over the line, as they go
     """
     wanted = {path: (file.sha256, file.size_bytes) for path, file in files.items()}
     with connection.start("store", COMMIT_S, area=area, files=wanted) as talk:
@@ -54,7 +50,7 @@ def ship(
             if file.sha256 not in have:
                 start = _start(file, known["parts"].get(file.sha256))
                 talk.say({"hash": file.sha256, "from": start, "size": file.size_bytes - start})
-                _send(talk, file.path, start, tell)
+                _send(talk, file.path, start)
                 have.add(file.sha256)
                 sent[path], resumed = file.size_bytes - start, resumed + start
         talk.say({})
@@ -80,10 +76,8 @@ def _start(file: File, part: tuple[int, str] | None) -> int:
     return part[0] if digest.hexdigest() == part[1] else 0
 
 
-def _send(talk: Talk, path: Path, start: int, tell: Callable[[int], None] | None) -> None:
+def _send(talk: Talk, path: Path, start: int) -> None:
     with path.open("rb") as stream:
         stream.seek(start)
         while data := stream.read(CHUNK):
             talk.send(data)
-            if tell:
-                tell(len(data))

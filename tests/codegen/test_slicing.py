@@ -17,7 +17,6 @@ from codegen import zoo
 from codegen.bundle import source, write_bundle
 from codegen.slicing import segment
 from codegen.verify import verify
-from model import boxes
 from model.graph import Graph
 from model.load import load
 from model.mapping import Mapping, Shard
@@ -218,20 +217,19 @@ def test_weights_in_external_files_come_into_the_segments(tmp_path: Path) -> Non
     assert_cut_exactly(graph, mapping, DEVICES)
 
 
-@pytest.mark.parametrize("kind", [boxes.SAMPLES, boxes.CHANNELS])
 @pytest.mark.parametrize("size", [5, 1501])
 @pytest.mark.parametrize("dtype", [ml_dtypes.int4, ml_dtypes.uint4])
-def test_weights_of_less_than_a_byte_are_cut_and_packed_again(
-    dtype: type, size: int, kind: int, tmp_path: Path
+def test_weights_of_less_than_a_byte_are_packed_again_where_they_are_read(
+    dtype: type, size: int, tmp_path: Path
 ) -> None:
-    """With their zero points, few of them and many, to odd numbers of them too."""
+    """With their zero points, few of them and many, odd numbers of them too."""
     draw = np.random.default_rng(0)
     q, z = (draw.integers(0, 8, shape).astype(dtype) for shape in ((3, size), (size,)))
     parameters = {"q": q, "s": np.linspace(0.01, 0.02, size, dtype=np.float32), "z": z}
-    nodes = [node("DequantizeLinear", ["q", "s", "z"], ["w"], axis=1), node("Mul", ["x", "w"], ["y"])]
+    nodes = [node("DequantizeLinear", ["q", "s", "z"], ["w"], axis=1), node("Mul", ["x", "w"], ["m"])]
+    nodes.append(node("Relu", ["m"], ["y"]))
     graph = graph_of(tmp_path, network(nodes, {"x": (3, size)}, ["y"], parameters, 21, 10))
-    edge = graph.tensors["w"].shape[kind]
-    mapping = Mapping.of([Shard(0, 0, 2, 0, kind), Shard(0, 2, edge, 1, kind), Shard(1, 0, size, 2)])
+    mapping = Mapping.of([Shard(0, 0, size, 2), Shard(1, 0, 2, 0), Shard(1, 2, size, 1)])
     write_bundle(graph, platform(3), mapping, source(graph, False, {}), tmp_path / "out", force=False)
     assert verify(tmp_path / "out", graph.path, frames=2, communicator="inprocess").passed
 

@@ -487,7 +487,7 @@ def test_json_of_every_command_parses(here: Path) -> None:
 
 def test_help_of_every_command_is_there() -> None:
     commands = re.findall(r"^  (\w+) ", done("--help").partition("Commands:")[2], re.MULTILINE)
-    assert len(commands) == 14
+    assert len(commands) == 15
     for command in commands:
         assert f"dse {command} " in done(command, "-h").replace("Usage: root", "dse")
 
@@ -541,6 +541,15 @@ def test_the_price_names_parts_by_what_was_cut() -> None:
 
 
 # --- bundles and MPI
+
+
+def test_what_is_rounded_between_devices_is_said_of_half_precision(here: Path) -> None:
+    nodes = [node("Mul", ["x", "x"], ["p"]), node("ReduceMean", ["p"], ["q"], axes=[2, 3]), node("Sqrt", ["q"], ["y"])]
+    save(here, network(nodes, {"x": (1, 4, 2, 2)}, ["y"], dtype="float16"), "half.onnx")
+    words = ["run", "--cnn", "half.onnx", "--platform", "two.txt", "--chromosome", "vertical", "--dry-run"]
+    assert "half computes in float16" in done(*words)
+    assert "float16" not in done(*words, "--fold")
+    assert "float16" not in done(*RUN, "--dry-run")
 
 
 @pytest.fixture

@@ -24,14 +24,15 @@ from dse import replan
 from dse import run as job
 from dse.chromosomes import Chromosome
 from dse.cli_bundle import Loss, Ready, Recipe, ready
-from dse.evaluation import evaluate
+from dse.evaluation import OBJECTIVES, evaluate
 from dse.inputs import Cnn, read_cnn
-from dse.replan import Found, Role
+from dse.replan import Role
 from dse.saved import Saved
-from dse.search import Front, Settings
+from dse.search import Front, Settings, search
 from model.costs import CostArrays
 from model.mapping import Mapping
 from model.platform import Platform
+from model.simulated import simulated
 from runtime.errors import CleaveError
 from tests.command import dse, files
 from tests.tiny_cnn import branches, examples, save, six_layers
@@ -156,9 +157,13 @@ def test_a_new_search_asks_for_what_the_run_asked_for_but_not_for_longer(made: P
 
 def test_a_new_search_finds_a_mapping_for_what_is_left(made: Path, cnn: Cnn) -> None:
     left = FOUR.without(("p0", "p1"))
-    found = [replan.anew(cnn, left, role("p0", "p1"), job.Coding(), QUICK) for _ in range(2)]
-    assert found[0] == found[1] == Found(found[0].mapping, found[0].value, None)
-    assert found[0].mapping.check(cnn.graph, left) == []
+    first, second = (replan.anew(cnn, left, role("p0", "p1"), job.Coding(), QUICK) for _ in range(2))
+    assert first == second
+    assert first.point is None
+    assert first.mapping.check(cnn.graph, left) == []
+    front = search(*job.prepare(cnn, left, job.Coding()), QUICK)
+    assert first.value == front.scores[:, OBJECTIVES.index("latency_s")].min()
+    assert simulated(cnn.graph, left, first.mapping, 1, 0).price.latency_s == first.value
 
 
 # The bundle

@@ -203,10 +203,11 @@ def test_slopes_of_every_shape(slope: tuple[int, ...], draw: Draw) -> None:
 
 @given(draw=randoms)
 @examples(6)
-def test_partial_sums_in_half_precision(draw: Draw) -> None:
+def test_half_precision_has_no_partial_sums(draw: Draw) -> None:
+    """One of them may be infinite where all of them together are not."""
     weights = {"w": weight(3, 5, 2, 2) / 4, "b": weight(3)}
     model = chain(node("Conv", ["h", "w", "b"], ["m"]), (1, 5, 4, 4), weights, dtype="float16")
-    assert assert_every_cut_is_exact(model, draw) == "chp"
+    assert assert_every_cut_is_exact(model, draw) == "ch"
 
 
 @pytest.mark.parametrize("op", ["ArgMax", "TopK", "CumSum"])

@@ -118,6 +118,7 @@ def test_intervals_cover_the_truth() -> None:
 
 def covers(estimate: Estimate, value: float) -> bool:
     assert estimate.low <= estimate.value <= estimate.high
+    assert estimate.high - estimate.low < 0.1 * estimate.value
     return estimate.low <= value <= estimate.high
 
 

@@ -117,6 +117,44 @@ def test_external_weights_are_found_from_any_working_folder(tmp_path: Path, monk
     assert load("../m.onnx", folded=True).constant("w").shape == (128, 64, 1, 1)
 
 
+def test_the_number_of_elements_is_known_before_the_first_frame(tmp_path: Path) -> None:
+    nodes = [node("Size", ["x"], ["n"]), node("Unsqueeze", ["n", "k"], ["m"]), node("Reshape", ["x", "m"], ["y"])]
+    graph = graph_of(tmp_path, network(nodes, {"x": (2, 3)}, ["y"], {"k": np.array([0])}))
+    assert [layer.op for layer in graph.layers] == ["Reshape"]
+    assert_whole_is_right(graph)
+
+
+@pytest.mark.parametrize(("size", "right"), [(4, True), (8, False)])
+def test_what_folding_computes_with_the_file_s_shape_is_not_taken_for_another(
+    size: int, right: bool, tmp_path: Path
+) -> None:
+    nodes = [
+        node("Shape", ["x"], ["s"], start=2, end=3),
+        node("Cast", ["s"], ["f"], to=TensorProto.FLOAT),
+        node("Div", ["x", "f"], ["y"]),
+    ]
+    path, shapes = save(tmp_path, network(nodes, {"x": (1, 2, 4, 4)}, ["y"])), {"x": (1, 2, size, size)}
+    assert load(path, shapes).constant("f") == size
+    if right:
+        assert load(path, shapes, folded=True).constant("f") == size
+    else:
+        (sentence,) = refused(path, shapes=shapes, folded=True)
+        assert sentence.startswith("input 'x' is 1,2,4,4 in the file, and is folded so: leave --shape x or --fold out")
+
+
+def test_a_weight_that_is_an_output_too_is_refused(tmp_path: Path) -> None:
+    model = network([node("Add", ["x", "c"], ["y"])], {"x": (1, 4)}, ["y", "c"], {"c": weight(4)})
+    assert refused_model(tmp_path, model) == ["output 'c' does not depend on any input"]
+
+
+def test_types_that_numpy_lacks_are_not_passed_on(tmp_path: Path) -> None:
+    nodes = [node("Cast", ["x"], ["b"], "cast", to=TensorProto.BFLOAT16), node("Relu", ["b"], ["r"], "relu")]
+    nodes.append(node("Cast", ["r"], ["y"], to=TensorProto.FLOAT))
+    first, second = refused_model(tmp_path, network(nodes, {"x": (1, 4)}, ["y"]))
+    assert first.startswith("layer 'cast': 'b' is of type bfloat16, which is not passed on between devices")
+    assert second.startswith("layer 'relu': 'r' is of type bfloat16")
+
+
 def test_a_missing_file_of_weights_is_named(tmp_path: Path) -> None:
     path = external(tmp_path, "weights.bin")
     (tmp_path / "weights.bin").unlink()
@@ -297,15 +335,18 @@ def test_a_dropout_whose_mask_is_declared_but_unused_vanishes(tmp_path: Path) ->
     assert [i.name for i in graph_of(tmp_path, network(nodes, {"x": (1, 4)}, ["y"])).layers] == ["relu"]
 
 
+@pytest.mark.parametrize("by_node", [True, False])
 @pytest.mark.parametrize("mode", [True, False, None])
-def test_a_dropout_that_drops_is_refused(mode: bool | None, tmp_path: Path) -> None:
+def test_a_dropout_that_drops_is_refused(mode: bool | None, by_node: bool, tmp_path: Path) -> None:
     """None: somebody says when it runs."""
     inputs, constants = {"x": (1, 4)}, {"r": np.float32(0.5)}
+    nodes = [node("Dropout", ["x", "r", "mode"], ["d"], "drop"), node("Relu", ["d"], ["y"], "relu")]
     if mode is None:
         inputs["mode"] = ()
+    elif by_node:
+        nodes.insert(0, node("Constant", [], ["mode"], value=numpy_helper.from_array(np.array(mode))))
     else:
         constants["mode"] = np.bool_(mode)
-    nodes = [node("Dropout", ["x", "r", "mode"], ["d"], "drop"), node("Relu", ["d"], ["y"], "relu")]
     model = network(nodes, inputs, ["y"], {name: np.array(value) for name, value in constants.items()})
     if mode is False:
         assert [layer.name for layer in graph_of(tmp_path, model).layers] == ["relu"]

@@ -258,19 +258,73 @@ def exotic(kind: str) -> ModelProto:
     elif kind == "computed":
         scale, attributes = np.array(0.01, np.float32), {}
         nodes = [node("ReduceMax", ["x"], ["top"], keepdims=0), node("Mul", ["top", "scale"], ["found"])]
+    elif kind == "turned":
+        q = helper.make_tensor("q", TensorProto.INT8, (5, 6), values.T.flatten().tolist())
+        scale, attributes = np.array(0.01, np.float32), {}
     nodes.append(node("DequantizeLinear", ["q", "found" if nodes else "scale"], ["w"], "w/DQ", **attributes))
-    nodes.append(node("MatMul", ["x", "w"], ["y"], "dense"))
+    if kind == "turned":
+        nodes.append(node("Transpose", ["w"], ["t"], "w/T"))
+    nodes += [
+        node("Relu", ["x"], ["r"], "relu"),
+        node("MatMul", ["r", "t" if kind == "turned" else "w"], ["m"], "dense"),
+    ]
+    nodes.append(node("Sqrt", ["m"], ["y"], "sqrt"))
     model = network(nodes, {"x": (4, 6)}, ["y"], {"scale": scale}, min(opset, 21), 10)
     model.graph.initializer.append(q)
     return model
 
 
-@pytest.mark.parametrize("kind", ["blocked", "packed", "computed"])
-def test_unusual_quantisation_stays_as_it_is(kind: str, tmp_path: Path) -> None:
-    graph = graph_of(tmp_path, exotic(kind))
-    assert names(graph)[-2:] == ["w/DQ", "dense"]
+def test_a_scale_that_is_computed_stays_as_it_is(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, exotic("computed"))
+    assert names(graph)[2:] == ["w/DQ", "relu", "dense", "sqrt"]
     assert ways(graph, graph.by_name["dense"]) == ""
     assert_equal(graph, Mapping.whole(graph, [0] * len(graph.layers)))  # apart, float weights multiply: less rounding
+
+
+@pytest.mark.parametrize("kind", ["blocked", "packed", "turned"])
+def test_weights_of_an_unusual_quantisation_are_where_they_are_read(kind: str, tmp_path: Path) -> None:
+    """ONNX Runtime makes one kernel of both, and what is made of weights alone is not sent with every frame."""
+    graph = graph_of(tmp_path, exotic(kind))
+    assert names(graph) == ["relu", "dense", "sqrt"]
+    assert [ways(graph, layer) for layer in graph.layers] == ["nc", "", "nc"]
+    assert graph.weight_bytes(graph.by_name["dense"]) > 0
+    assert_equal(graph, Mapping.whole(graph, [0, 1, 0]))
+    assert_equal(graph, random_mapping(random.Random(0), graph, DEVICES))
+
+
+def test_what_is_made_of_weights_is_made_again_for_each_reader(tmp_path: Path) -> None:
+    made = exotic("turned")
+    made.graph.node.extend([node("MatMul", ["y", "again"], ["s"], "second"), node("Transpose", ["t"], ["again"])][::-1])
+    made.graph.output[0].CopyFrom(onnx.ValueInfoProto(name="s"))
+    graph = graph_of(tmp_path, made)
+    assert names(graph) == ["relu", "dense", "sqrt", "second"]
+    assert [dq.op_type for dq in graph.by_name["second"].before] == ["DequantizeLinear", "Transpose", "Transpose"]
+    assert_equal(graph, Mapping.whole(graph, [0, 1, 2, 3]))
+
+
+def pairs(rest: list[str]) -> list[NodeProto]:
+    """A tensor quantised twice, and what reads it."""
+    nodes = [node("QuantizeLinear", ["x", "s", "z"], ["q"]), node("DequantizeLinear", ["q", "s", "z"], ["d"])]
+    nodes += [node("QuantizeLinear", ["d", "t", "z"], ["p"], "again"), node("DequantizeLinear", ["p", "t", "z"], ["e"])]
+    return [*nodes, *(node("Relu", ["e" if name == "y" else name], [f"{name}/out"]) for name in rest)]
+
+
+def test_a_second_quantisation_that_onnxruntime_would_merge_is_merged_before_it_is_cut(tmp_path: Path) -> None:
+    weights = {name: BASE[name] for name in "sz"} | {"t": np.array(0.07, np.float32)}
+    model = network(pairs(["y"]), {"x": IMAGE}, ["y/out"], weights)
+    with pytest.raises(CleaveError, match=r"layer 'again' changes the scale of what is quantised, .* with --fold"):
+        graph_of(tmp_path, model)
+    graph = graph_of(tmp_path, model, folded=True)
+    assert names(graph) == ["q", "y/out"]
+    assert_equal(graph, Mapping.whole(graph, [0, 1]))
+
+
+@pytest.mark.parametrize("rest", [["d"], ["y", "d"]])
+def test_a_second_quantisation_that_onnxruntime_leaves_is_cut(rest: list[str], tmp_path: Path) -> None:
+    weights = {name: BASE[name] for name in "sz"} | {"t": np.array(0.07, np.float32)}
+    outputs = {**dict.fromkeys((f"{name}/out" for name in rest), "float32"), **({} if "y" in rest else {"p": "uint8"})}
+    graph = graph_of(tmp_path, network(pairs(rest), {"x": IMAGE}, outputs, weights))
+    assert_equal(graph, Mapping.whole(graph, [k % 3 for k in range(len(graph.layers))]))
 
 
 def test_constants_whose_values_a_rule_reads_are_not_quantised_to_it(tmp_path: Path) -> None:
@@ -365,7 +419,7 @@ def test_scales_may_be_float16(tmp_path: Path) -> None:
     }
     graph = graph_of(tmp_path, network(nodes, {"x": (4, 6)}, ["y"], weights, 19, 9, "float16"))
     layer = graph.by_name["dense"]
-    assert ways(graph, layer) == "ncp"
+    assert ways(graph, layer) == "nc"
     assert boxes.constants(graph, layer, boxes.CHANNELS)["ws"] == Need(0)
     shards = [Shard(0, 0, 6, 0), Shard(1, 0, 3, 1), Shard(1, 3, 8, 2)]
     feeds = frame(graph)

@@ -65,7 +65,8 @@ def test_a_convolution_however_it_is_padded(rank: int, draw: Draw) -> None:
     middle = node("Conv", ["h", "w"], ["m"], **attributes)
     model = chain(middle, shape, {"w": weight(groups * draw.randint(1, 2), 2, *kernel)}, draw.choice([7, 11, NEWEST]))
     assume(runs_whole(model))
-    assert_every_cut_is_exact(model, draw)
+    channels = model.graph.initializer[0].dims[0]
+    assert ("c" in assert_every_cut_is_exact(model, draw)) == (channels > 1)
 
 
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
@@ -84,7 +85,7 @@ def test_a_pooling_however_it_is_padded(op: str, rank: int, draw: Draw) -> None:
     shape = (draw.randint(1, 2), 3, *[draw.randint(4, 9) for _ in range(rank)])
     model = chain(node(op, ["h"], ["m"], **attributes), shape, opset=NEWEST)
     assume(runs_whole(model))
-    assert_every_cut_is_exact(model, draw)
+    assert "c" in assert_every_cut_is_exact(model, draw)
 
 
 @pytest.mark.parametrize(("pads", "allowed"), [((2, 2), True), ((3, 0), False), ((0, 3), False), ((0, 4), False)])

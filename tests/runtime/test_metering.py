@@ -59,7 +59,7 @@ def background(step: Any) -> Iterator[None]:
 def metered(tiny: Tiny, meter: str, sys: Path, **more: Any) -> Tiny:
     """The same bundle with a meter at the first rank of its last two, which share a host; its sysfs is elsewhere."""
     first, *others = tiny.plan.ranks
-    others = [replace(rank, host="board", idle_w=2.0) for rank in others]
+    others = [replace(rank, host="board", idle_w=5.0) for rank in others]
     others[0] = replace(others[0], meter=meter)
     made = finish(replace(tiny.plan, ranks=(first, *others)), tiny.bundle.parent)
     file = made.bundle / "runtime/meter.py"
@@ -168,7 +168,7 @@ def test_only_a_run_with_a_report_is_metered(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.mpi
 def test_a_real_run_has_the_power_of_rails_that_change(tmp_path: Path) -> None:
-    """Between 4.92 and 9.84 W in turns; and the energy above idle is 2 W times the time less."""
+    """Between 4.92 and 9.84 W in turns; and the energy above idle is 5 W times the time less."""
     sys = tmp_path / "sys"
     first = sysfs.xavier(sys)
     tiny = metered(channels(tmp_path), "ina3221:VDD_IN", sys)
@@ -183,7 +183,7 @@ def test_a_real_run_has_the_power_of_rails_that_change(tmp_path: Path) -> None:
         assert 4.9199 < row[run]["energy_j"] / row[run]["time_s"] < 9.8401
     assert row["alone"]["time_s"] >= 0.9 * sum(found.latencies_s) / 2000
     (row,) = above.energies()
-    assert 2.9199 < row["alone"]["energy_j"] / row["alone"]["time_s"] < 7.8401
+    assert -0.0801 < row["alone"]["energy_j"] / row["alone"]["time_s"] < 4.8401
 
 
 @pytest.mark.mpi

@@ -192,4 +192,4 @@ def test_on_a_testbed_the_links_are_those_that_were_made(tmp_path: Path) -> None
         slow = "pi3" in path.source + path.target
         assert path.bandwidth_bytes_per_s.value == pytest.approx(12e6 if slow else 120e6, rel=0.1 if slow else 0.3)
         assert path.latency_s.value < 5e-3
-    assert all(s.share.value > 0.5 for s in found.sharing if s.kind == TWO and s.target == "pi3_cpu1")
+    assert min(s.share.value for s in found.sharing if s.kind == TWO and s.target == "pi3_cpu1") > 0.5

@@ -61,6 +61,8 @@ def test_points_say_whether_they_were_measured_and_the_best_ones_are() -> None:
             assert point[word] == ("measured" if objective in measured else "predicted")
             assert point[objective] == measured.get(objective, point[objective])
             assert point[f"predicted_{objective}"] > 0
+        assert point["energy_j"] == point["predicted_energy_j"]
+    assert any(point["latency"] == "measured" for point in points)
     with Path("runs/tiny-p/front.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["latency"] for row in rows] == [point["latency"] for point in points]
@@ -126,6 +128,7 @@ def test_hosts_that_cannot_be_reached_are_told_and_what_was_found_is_kept(here: 
     assert said.code == 0, said
     lines = kept()
     failed = [line for line in lines if "failed" in line]
+    assert failed
     assert body("summary.json")["measured"]["mappings"] == len(lines) - len(failed)
     assert [one["why"] for one in body("summary.json")["measured"]["failed"]] == [line["failed"] for line in failed]
     assert all(any("127.0.0.9" in sentence for sentence in line["failed"]) for line in failed)

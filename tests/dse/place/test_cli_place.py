@@ -196,8 +196,14 @@ def test_an_id_that_is_no_whole_number_is_refused(bad: Any, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--replicate", "1e9", "--method", "ip", "--non-contiguous"), "leave --replicate out, or take --method dp"),
-        (("--replicate", "1e9", "--objective", "latency"), "leave --replicate out, or take --method dp"),
+        (
+            ("--replicate", "1e9", "--method", "ip", "--non-contiguous"),
+            "leave --replicate out, or take --objective period --method dp",
+        ),
+        (
+            ("--replicate", "1e9", "--objective", "latency"),
+            "leave --replicate out, or take --objective period --method dp",
+        ),
         (("--subgraphs", "2"), "leave --subgraphs out"),
     ],
 )

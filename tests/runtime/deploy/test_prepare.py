@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from model.planning import seat
-from model.platform import Platform
 from runtime.deploy.far import lock, venv
 from runtime.deploy.far.common import FarError
-from runtime.deploy.prepare import BOARD, NAMES, check_providers, pins, prepare, requirements, wheels
+from runtime.deploy.prepare import BOARD, NAMES, check_carried, check_providers, pins, prepare, requirements, wheels
 from runtime.deploy.target import HostError
 from runtime.errors import CleaveError
+from runtime.segment import CPU
 from tests.cluster import download
 from tests.command import dse
 from tests.runtime.deploy.sshd import Server
@@ -196,15 +195,35 @@ def test_a_line_is_a_package_a_wheel_or_an_index_and_nothing_is_built(tmp_path: 
 
 
 def test_no_environment_for_processors_is_made_for_a_gpu() -> None:
-    cluster = Platform.parse("a, slots=0, gpu=V (CUDA)", "p.txt")
-    check_providers([seat(cluster, 0, 0)])
-    with pytest.raises(CleaveError, match="ranks need CUDAExecutionProvider: write packages that have it"):
-        check_providers([seat(cluster, 0, 0), seat(cluster, 1, 1)])
+    check_providers([CPU, CPU])
+    with pytest.raises(CleaveError, match="devices need CUDAExecutionProvider: write packages that have it"):
+        check_providers([CPU, "CUDAExecutionProvider"])
 
 
-def test_a_folder_without_wheels_is_refused_with_how_to_fill_it(tmp_path: Path) -> None:
-    with pytest.raises(CleaveError, match=r"has no wheels; fill it with: pip download -d .* numpy mpi4py"):
-        wheels(tmp_path)
+@pytest.mark.usefixtures("small")  # an index is in reach
+def test_a_folder_that_lacks_wheels_is_refused_with_how_to_fill_it(tmp_path: Path) -> None:
+    """For each kind of host: pip would fetch what suits the workstation."""
+    facts = [{"arch": arch, "base python": python} for arch, python in (("x86_64", "3.9.2"), ("aarch64", "3.8.10"))]
+    check_carried(["numpy-1.24.4-cp38-cp38-manylinux2014_aarch64.whl"], BOARD[:1], facts)
+    with pytest.raises(CleaveError) as caught:
+        check_carried(["numpy-1.24.3-cp38-cp38-manylinux2014_aarch64.whl"], BOARD[:2], facts * 2)
+    first, *commands = caught.value.sentences
+    assert first.startswith(f"--wheels DIR has no {BOARD[0]}, {BOARD[1]}; fill it")
+    assert [command.split("--python-version")[1] for command in commands] == [
+        f" {python} {BOARD[0]} {BOARD[1]}" for python in ("3.8", "3.9")
+    ]
+    download = ["download", "-q", "-d", str(tmp_path), "--no-deps", *commands[0].split()[4:-2], SMALL]
+    assert subprocess.run([sys.executable, "-m", "pip", *download], check=False).returncode == 0
+    (wheel,) = wheels(tmp_path)
+    assert wheel.startswith(f"{SMALL}-")
+    with pytest.raises(CleaveError, match="there is no such folder"):
+        wheels(tmp_path / "none")
+
+
+def test_a_platform_that_is_this_machine_needs_no_environment() -> None:
+    found = dse("prepare", "--platform", "local4")
+    assert (found.code, found.sentences) == (
+        2, ["local4: all its hosts are this machine, where ranks run as this command does"])  # fmt: skip
 
 
 def test_wheels_and_requirements_without_prepare_are_refused(tmp_path: Path) -> None:
