@@ -17,8 +17,11 @@ MARKS = ("bundle.json", "summary.json")
 """A folder with one of these files was made here, and may be replaced when asked to."""
 
 
-def check_free(out: Path, force: bool) -> None:
-    """``CleaveError`` unless ``out`` can be written: it does not exist, or may be replaced."""
+ELSEWHERE = "choose another place with --out"
+
+
+def check_free(out: Path, force: bool, way_out: str = f"use --force to replace it, or {ELSEWHERE}") -> None:
+    """``CleaveError`` unless ``out`` can be written: it does not exist, or may be replaced. way_out: what to do else"""
     if not out.exists() and not out.is_symlink():
         return
     if not out.is_dir() or out.is_symlink():
@@ -31,7 +34,7 @@ def check_free(out: Path, force: bool) -> None:
     if force and not ours and any(out.iterdir()):
         raise CleaveError(f"{out}: holds files that are not results of this program; choose another place with --out")
     if not force and any(out.iterdir()):
-        raise CleaveError(f"{out}: exists already; use --force to replace it, or choose another place with --out")
+        raise CleaveError(f"{out}: exists already; {way_out}")
 
 
 def check_writable(*files: Path | None) -> None:

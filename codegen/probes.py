@@ -27,9 +27,9 @@ def busy(rank: int) -> Run:
     return Run(BUSY.format(rank=rank), (part,), (BEFORE.name,), (AFTER.name,))
 
 
-def write_probe(plan: Plan, platform: str, out: Path, force: bool = False) -> None:
+def write_probe(plan: Plan, platform: str, out: Path) -> None:
     """Make a bundle of a plan whose only segments are ``busy``. platform: its name"""
-    with fresh(out, force) as folder:
+    with fresh(out, force=False) as folder:
         render.write(render.render(plan), folder)
         for file in {run.file for rank in plan.ranks for run in rank.runs}:
             (folder / file).parent.mkdir(exist_ok=True)

@@ -37,7 +37,7 @@ EQUAL, MULTIPLICITY, SPEED = range(3)
 NAIVE, POINTS = range(2)
 
 
-class Coding(NamedTuple):
+class Decoding(NamedTuple):
     """What decoding needs to know.
 
     kind: NAIVE or POINTS; rows: p; devices: n; shares: EQUAL, MULTIPLICITY or SPEED
@@ -70,7 +70,7 @@ class Chromosome:
 
     name: str
     g: GraphArrays
-    coding: Coding
+    coding: Decoding
     upper: NDArray[np.int64]
     most: NDArray[np.int64]
 
@@ -162,7 +162,7 @@ def chromosome(
     rows = rows if kind == "hybrid" else 1
     splits = devices if kind == "naive" else rows
     speed = np.ones((len(g.size), devices)) if time_s is None else 1.0 / np.maximum(time_s, 1e-12)
-    coding = Coding(
+    coding = Decoding(
         kind=NAIVE if kind == "naive" else POINTS,
         rows=rows,
         devices=devices,
@@ -194,7 +194,7 @@ class Scratch(NamedTuple):
 
 
 @allocating()
-def scratch(g: GraphArrays, coding: Coding) -> Scratch:
+def scratch(g: GraphArrays, coding: Decoding) -> Scratch:
     """Working memory for one thread."""
     anchors = coding.anchor.max() + 1
     width = max(coding.devices, coding.rows)
@@ -214,7 +214,7 @@ def room(most: NDArray[np.int64]) -> Shards:
 
 
 @kernel()
-def decode(g: GraphArrays, c: Coding, genes: Ints, s: Shards, w: Scratch) -> None:
+def decode(g: GraphArrays, c: Decoding, genes: Ints, s: Shards, w: Scratch) -> None:
     """Fill ``s`` with the shards that ``genes`` stand for."""
     if c.kind == POINTS:
         for row in range(c.rows):
@@ -228,7 +228,7 @@ def decode(g: GraphArrays, c: Coding, genes: Ints, s: Shards, w: Scratch) -> Non
 
 
 @inlined
-def _place_row(c: Coding, points: Ints, row: int, w: Scratch) -> None:
+def _place_row(c: Decoding, points: Ints, row: int, w: Scratch) -> None:
     """Fill ``w.placed[row]`` with the device of each anchor, -1 where the row leaves it."""
     anchors = w.placed.shape[1]
     count = 0
@@ -258,7 +258,7 @@ def _last(w: Scratch, reached: int) -> int:
 
 
 @inlined
-def _named(g: GraphArrays, c: Coding, genes: Ints, task: int, w: Scratch) -> int:
+def _named(g: GraphArrays, c: Decoding, genes: Ints, task: int, w: Scratch) -> int:
     """Collect the distinct devices of a task, in order of mention, with how often each is named; how many."""
     layer = task - g.n_inputs
     if layer < 0 or layer >= g.n_layers:
@@ -287,7 +287,7 @@ def _mention(device: int, count: int, w: Scratch) -> int:
 
 
 @inlined
-def _split(g: GraphArrays, c: Coding, task: int, count: int, s: Shards, at: int, w: Scratch) -> int:
+def _split(g: GraphArrays, c: Decoding, task: int, count: int, s: Shards, at: int, w: Scratch) -> int:
     """Divide a task among the first ``count`` named devices; returns the number of shards so far."""
     if count == 1 or g.heavy[ix(task)] == 0:
         s.device[ix(at)], s.start[ix(at)], s.stop[ix(at)] = w.devices[0], 0, g.size[ix(task), CHANNELS]

@@ -216,9 +216,7 @@ def convert(
     files = {"mapping.json": found.to_json(loaded.graph, cluster)}
     if to == "autodice":
         files["mapping.json"], files["horizontal.json"] = autodice.write(found, loaded.graph, cluster)
-    if out.is_dir() and any(out.iterdir()):
-        raise CleaveError(f"{out}: exists already; choose another place with --out")
-    job.check_place(out, False)
+    job.check_place(out, False, way_out=folder.ELSEWHERE)
     written = [str(out / name) for name in files]
     if dry_run:
         tell_dry(as_json, f"the mapping is right; would write {', '.join(files)} to {out}", would_write=written)

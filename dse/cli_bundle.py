@@ -31,8 +31,8 @@ from dse.cli_options import (
 from dse.cli_progress import searching
 from dse.inputs import Cnn, cnn_path
 from dse.replan import Found, Role
-from dse.results import UNITS, shown
 from dse.saved import FRONT, Saved
+from dse.units import UNITS, shown
 from model.mapping import Mapping
 from model.planning import seat
 from model.platform import Platform
@@ -126,7 +126,7 @@ class Loss(Excluded):
 
 
 @dataclass(frozen=True)
-class Ready:
+class Outgoing:
     """A bundle, and the platform that it goes to. body: what JSON says of how it came about"""
 
     bundle: Path
@@ -155,9 +155,7 @@ class Shelf:
         if not force and bundles.is_there(out, cnn.graph, platform, mapping, cnn.source, form):
             show.line(self.say, f"{out} is there already, made of the same")
             return out
-        if out.is_dir() and any(out.iterdir()) and not force:
-            raise CleaveError(f"{out}: exists already, and is not made of the same; {way_out}")
-        job.check_place(out, force)
+        job.check_place(out, force, way_out=f"it is not made of the same; {way_out}")
         to = self.drafts / out.name if self.drafts else out
         bundles.write_bundle(cnn.graph, platform, mapping, cnn.source, to, force, form)
         show.line(self.say, f"dry run: would write {out}" if self.drafts else f"wrote {out}")
@@ -181,7 +179,7 @@ def stays_here(recipe: Recipe, loss: Loss, access: Access) -> None:
 @contextmanager
 def ready(
     bundle: Path, cluster: Platform, recipe: Recipe, loss: Loss, say: Console, dry: bool = False
-) -> Iterator[Ready]:
+) -> Iterator[Outgoing]:
     """The bundle that goes, as long as the block lasts or for good."""
     recipe.check()
     loss.check()
@@ -200,7 +198,7 @@ def ready(
         if others := unlike(read_plan(found), left):
             show.line(say, f"{found}: the platform file says something else now of {', '.join(others)}; "
                       "generate the bundle again for that to count")  # fmt: skip
-        yield Ready(found, left, body)
+        yield Outgoing(found, left, body)
 
 
 def unlike(plan: Plan, platform: Platform) -> list[str]:

@@ -17,7 +17,7 @@ from codegen.folder import check_writable
 from codegen.verify import Verification, verify
 from dse import show
 from dse.cli_access import Access, Running, connected, is_here
-from dse.cli_bundle import Loss, Ready, Recipe, ready, stays_here
+from dse.cli_bundle import Loss, Outgoing, Recipe, ready, stays_here
 from dse.cli_group import grouped
 from dse.cli_options import (
     BundleArgument,
@@ -47,8 +47,8 @@ from runtime.segment import CPU
 class Runs:
     """Which runs are made, as options say it."""
 
-    warmup: Annotated[int, typer.Option(min=0, help="Frames before those that count")] = 4
-    frames: Annotated[int, typer.Option(min=1, help="Frames that count")] = 20
+    warmup: Annotated[int, typer.Option(min=0, help="Frames before those that count")] = benching.WARMUP
+    frames: Annotated[int, typer.Option(min=1, help="Frames that count")] = benching.FRAMES
     input: InputOption = None
     timeout: TimeoutOption = 600.0
     above_idle: Annotated[
@@ -164,7 +164,7 @@ def bench(
 
 
 @contextmanager
-def _running(made: Ready, access: Running, as_json: bool) -> Iterator[benching.Runner | None]:
+def _running(made: Outgoing, access: Running, as_json: bool) -> Iterator[benching.Runner | None]:
     """What runs a bundle on its hosts; None where all of these are this machine."""
     if is_here(made.bundle):
         yield None

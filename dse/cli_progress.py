@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dse import ending, search, show
 from dse.evaluation import OBJECTIVES
-from dse.results import shown
+from dse.units import shown
 
 QUIET_S = 60.0
 """Where there is no terminal, nothing is said for so long."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.chromosomes import Chromosome, Coding, decode, scratch
+from dse.chromosomes import Chromosome, Decoding, decode, scratch
 from dse.chromosomes import room as room_for_shards
 from model import pricing, simulation, spending, streaming
 from model.arrays import GraphArrays, Ints
@@ -66,7 +66,7 @@ def evaluate(
 @released()
 def _evaluate(
     g: GraphArrays,
-    coding: Coding,
+    coding: Decoding,
     costs: CostArrays,
     most: NDArray[np.int64],
     size: Room,

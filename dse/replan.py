@@ -59,7 +59,7 @@ class Role:
         """The same without some hosts more. ``CleaveError`` where frames come in or results go out at one of them."""
         gone = {*self.without, *hosts}
         names = tuple(host.name for host in platform.hosts if host.name in gone)
-        lost = {device.name: platform.hosts[device.host].name for device in platform.devices}
+        lost = platform.host_names
         problems = [
             f"--exclude {lost[end]}: {what} at {end}, and no other device can stand in for it; "
             f"search again with another --{option}"

@@ -18,25 +18,12 @@ from dse.chromosomes import Chromosome
 from dse.evaluation import OBJECTIVES
 from dse.place.cnn.bounds import Proven
 from dse.search import Front
+from dse.units import UNITS
 from model.boxes import CHANNELS
 from model.graph import Graph
 from model.mapping import NEIGHBOUR, Mapping, Shard, extent
 from model.platform import Platform
 from runtime.trace import MEASURED, PREDICTED
-
-UNITS = {
-    "latency_s": ("latency", "ms", 1e3),
-    "energy_j": ("largest energy of a device", "J", 1.0),
-    "memory_bytes": ("largest memory of a device", "MB", 1e-6),
-    "period_s": ("period of a pipeline", "ms", 1e3),
-}
-"""Objective: what it is called for a person, the unit that is shown, and the factor from SI to it."""
-
-
-def shown(objective: str, value: float) -> str:
-    """A value with the unit that a person reads: ``28.3 ms``."""
-    _, unit, factor = UNITS[objective]
-    return f"{value * factor:.4g} {unit}"
 
 
 def write_front(

@@ -35,9 +35,13 @@ from runtime.compiling import compiler_of
 from runtime.errors import CleaveError
 from runtime.launch import Mpirun
 
-BEST = {"best-latency": "latency_s", "best-energy": "energy_j", "best-memory": "memory_bytes"}
-"""Folders of a run and the objective whose lowest point of the front each holds."""
-WITH_PERIOD = {**BEST, "best-period": "period_s"}
+BEST = {
+    "best-latency": "latency_s",
+    "best-energy": "energy_j",
+    "best-memory": "memory_bytes",
+    "best-period": "period_s",
+}
+"""Folders of a run and the objective whose lowest point of the front each holds, as far as it was asked for."""
 NO_VERIFY = "with --no-verify the bundles are written without being run"
 
 
@@ -115,9 +119,9 @@ def prepare(cnn: Cnn, platform: Platform, coding: Coding) -> tuple[Chromosome, C
     return chromosome(coding.kind, cnn.graph, g, devices, coding.splits, coding.shares, whole_s(costs), *ends), costs
 
 
-def check_place(out: Path, force: bool) -> None:
+def check_place(out: Path, force: bool, **how: str) -> None:
     """``CleaveError`` unless the folder ``out`` can be made: what takes long should not fail at its end."""
-    folder.check_free(out, force)
+    folder.check_free(out, force, **how)
     parent = out
     try:
         parent = next(p for p in out.absolute().parents if p.exists())
@@ -205,13 +209,13 @@ def _warn(platform: Platform, rig: Rig, say: Callable[[str], None]) -> None:
 
 
 def _space(encoding: Chromosome, costs: CostArrays, settings: Settings, platform: Platform) -> Space:
-    hosts = tuple(platform.hosts[device.host].name for device in platform.devices)
+    hosts = tuple(platform.host_names.values())
     return Space(encoding, costs, settings, hosts, any(host.meter for host in platform.hosts))
 
 
 def choose(front: Front, encoding: Chromosome, settings: Settings) -> list[Shipped]:
     """The points of the front that become bundles: the best of each objective that was searched for."""
-    wanted = {name: o for name, o in WITH_PERIOD.items() if o in settings.objectives}
+    wanted = {name: o for name, o in BEST.items() if o in settings.objectives}
     best = {name: (o, front.best_of(o)) for name, o in wanted.items()}
     return [Shipped(name, o, i, encoding.decode(front.genes[i])) for name, (o, i) in best.items()]
 

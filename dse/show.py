@@ -14,9 +14,9 @@ from dse import provenance
 from dse.closing.loop import Closed
 from dse.evaluation import OBJECTIVES
 from dse.place.cnn.bounds import Proven
-from dse.results import UNITS, shown
 from dse.run import Coding, Outcome
 from dse.search import Settings
+from dse.units import UNITS, shown
 from model import boxes, coefficients
 from model.confidence import untold
 from model.graph import Graph

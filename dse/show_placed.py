@@ -17,7 +17,8 @@ from dse.place.cnn.exact import Exact
 from dse.place.methods import PERIOD
 from dse.place.placed import Options, Placed
 from dse.place.workload import Workload
-from dse.results import UNITS, proven_body, shown
+from dse.results import proven_body
+from dse.units import UNITS, shown
 from model.platform import Platform
 
 MOST_DEVICES = 30

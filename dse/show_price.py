@@ -9,7 +9,7 @@ from rich.console import Console
 
 from dse import show
 from dse.evaluation import OBJECTIVES
-from dse.results import UNITS, shown
+from dse.units import UNITS, shown
 from model import boxes
 from model.confidence import expected_error
 from model.graph import Graph

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from dse import show, show_price
 from dse.evaluation import OBJECTIVES
-from dse.results import UNITS, shown
+from dse.units import UNITS, shown
 from model.bounds import (
     ALL,
     BANDWIDTH,

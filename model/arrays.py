@@ -19,6 +19,7 @@ from model.graph import Graph, Layer
 from model.mapping import extent
 
 Ints = NDArray[np.int32]
+Floats = NDArray[np.float64]
 
 ix = np.uint32
 """An index that is not negative. Of any other numba asks whether it counts from the end, a seventh of all the time."""
@@ -46,7 +47,7 @@ class GraphArrays(NamedTuple):
     heavy: Ints
     tensor_ptr: Ints
     tensor_task: Ints
-    tensor_bytes: NDArray[np.float64]
+    tensor_bytes: Floats
     tensor_size: Ints
     edge_ptr: Ints
     edge_tensor: Ints

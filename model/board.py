@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model import history
-from model.arrays import GraphArrays, Ints, ix
+from model.arrays import Floats, GraphArrays, Ints, ix
 from model.compiled import inlined
-from model.costs import PART, CostArrays, Floats
+from model.costs import PART, CostArrays
 from model.events import Tasks
 from model.history import History, Log, link, put, take_out
 from model.lowering import Messages, Room, Shards, messages

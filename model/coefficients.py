@@ -6,8 +6,8 @@ Memory follows Eq. 4.9 with a coefficient of its own for weights, activations an
 Eq. 4.10 with a power for each kind of layer.
 
 A calibrated set has more than a coefficient a kind: a table of the kernels that were measured, by signature, what it
-gains to compute neighbours in one segment, and the errors to expect (``model.fitting`` makes them and says how they add
-up to the time of a segment).
+gains to compute neighbours in one segment, and the errors to expect (``model.fitting`` makes them,
+``model.segment_time`` says how they add up to the time of a segment).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model import boxes, coefficients, layer_kinds, layer_time, relayout
-from model.arrays import GraphArrays, Ints, edges
+from model.arrays import Floats, GraphArrays, Ints, edges
 from model.coefficients import Kernel
 from model.edges import Edge, edges_of
 from model.graph import Graph, Layer
@@ -19,8 +19,6 @@ from model.links import away, eager, links, own_rate
 from model.platform import Device, Platform
 from model.signature import signatures
 from runtime.errors import CleaveError
-
-Floats = NDArray[np.float64]
 
 WHOLE, SPLIT, WATTS, HOLD, HOLD_PART, REBUILT, OWN = 0, 1, *(2 * boxes.KINDS + k for k in (1, 2, 3, 4, 5))
 """Columns of ``CostArrays.work``."""

@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
+from model.arrays import Floats
 from model.coefficients import UnitCost
 from model.layer_kinds import KINDS, kind
-from model.least_squares import Floats, nonnegative
+from model.least_squares import nonnegative
 from model.samples import LEAST_S, Run, Sample
 from model.segment_time import Clock, Network
 

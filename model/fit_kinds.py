@@ -18,11 +18,12 @@ import numpy as np
 from scipy import sparse
 
 from model import layer_kinds, layer_time
+from model.arrays import Floats
 from model.caches import COLD, Caches
 from model.coefficients import Kernel, LayerCost, UnitCost
 from model.graph import Graph
 from model.layer_time import Work
-from model.least_squares import Floats, nonnegative
+from model.least_squares import nonnegative
 from model.signature import signatures
 
 FOLDS = 5

@@ -8,20 +8,27 @@ from dataclasses import replace
 import numpy as np
 from scipy import sparse
 
+from model.arrays import Floats
 from model.coefficients import UnitCost
 from model.fit_kinds import relative_error
-from model.least_squares import Floats, nonnegative
+from model.least_squares import nonnegative
 from model.samples import Footing
 from runtime.trace import Memory
 
 MB = 1e6
 LIKELY, DOUBT = 1.0, 0.5
-"""Before anything is measured, and its standard error: resident bytes a byte of weights, activations and buffers. Runs
+"""Before anything is measured, and its standard error: resident bytes a byte of weights, and of activations. Runs
 of one network on one device have the same weights and activations again and again and cannot tell them from what any
 network takes; what they leave open stays near this."""
 ACTIVATIONS, BUFFERS, SESSION, FIRST, LAYER = "activations", "buffers", "session", "first session", "layer"
-OTHERS = {ACTIVATIONS: (1.0, 0.5), BUFFERS: (1.0, 0.25), SESSION: (0.2, 0.5), FIRST: (10.0, 10.0), LAYER: (0.01, 0.01)}
-"""The same of all else: MB of each session, of the first, and of each layer."""
+OTHERS = {
+    ACTIVATIONS: (LIKELY, DOUBT),
+    BUFFERS: (1.0, 0.25),
+    SESSION: (0.2, 0.5),
+    FIRST: (10.0, 10.0),
+    LAYER: (0.01, 0.01),
+}
+"""The same of all else: bytes a byte of activations and of buffers, MB of each session, the first, and each layer."""
 RELATIVE = 0.005
 """Standard error of a rank's memory."""
 

@@ -16,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from model.arrays import Ints
+from model.arrays import Floats, Ints
 from model.coefficients import MOST_GAINED, Kernel
 from model.edges import Edge
 from model.layer_kinds import PAIRS
-from model.least_squares import Floats, nonnegative
+from model.least_squares import nonnegative
 from model.samples import Run, scatter_s
 from model.segment_time import InSegment, Network
 

@@ -19,9 +19,10 @@ from functools import cache
 import numpy as np
 from scipy import sparse
 
+from model.arrays import Floats
 from model.coefficients import UnitCost
 from model.graph import Graph
-from model.least_squares import Floats, nonnegative
+from model.least_squares import nonnegative
 from model.link_costs import LinkCosts
 from model.link_fit import one_way_s
 from model.samples import Arrival, Run, means_s, scatter_s

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-Floats = NDArray[np.float64]
+from model.arrays import Floats
 
 FEWER = 3
 """How often so many numbers may change sides at once without getting on, before they change one by one."""

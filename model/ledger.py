@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from model.arrays import Ints
+from model.arrays import Floats, Ints
 from model.compiled import allocating
-from model.costs import Floats
 from model.lowering import Room
 
 COMPUTE, COMMUNICATE, WAIT, ENERGY, WEIGHTS, ACTIVATIONS, BUFFERS, MEMORY, OPENING, PASSED, BUSY = range(11)

@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from model.arrays import Floats
 from model.lag import lag_s
 from model.link_costs import (
     BOTH,
@@ -42,8 +42,6 @@ from model.link_costs import (
 )
 from runtime.communicator import EAGER_BYTES
 from runtime.errors import CleaveError
-
-Floats = NDArray[np.float64]
 
 ALIKE_BYTES = 2**16
 """Messages up to this size take as long there as back."""

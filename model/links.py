@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from model.arrays import Floats
 from model.platform import Host, Platform
 from runtime.communicator import EAGER_BYTES
-
-Floats = NDArray[np.float64]
 
 LOCAL_EAGER_BYTES = 2**16
 """What ``EAGER_BYTES`` is between hosts, within one."""

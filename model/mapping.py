@@ -106,7 +106,7 @@ class Mapping:
     def to_json(self, graph: Graph, platform: Platform) -> str:
         """The mapping as text: a device name for a whole layer, a list of boxes for a split one."""
         rows = self.by_layer(len(graph.layers))
-        layers = {layer.name: _row_to_json(graph, layer, rows[layer.index], platform) for layer in graph.layers}
+        layers = {layer.name: _row_to_json(rows[layer.index], platform) for layer in graph.layers}
         body: dict[str, Any] = {"format": FORMAT, "version": VERSION, "cnn": graph.name, "platform": platform.name}
         ends = {"reader": self.reader, "writer": self.writer}
         body |= {role: platform.devices[device].name for role, device in ends.items() if device != NEIGHBOUR}
@@ -219,7 +219,7 @@ def _check_tiles(where: str, shards: list[Shard]) -> list[str]:
     return problems
 
 
-def _row_to_json(graph: Graph, layer: Layer, shards: list[Shard], platform: Platform) -> Any:
+def _row_to_json(shards: list[Shard], platform: Platform) -> Any:
     if len(shards) == 1:
         return platform.devices[shards[0].device].name
     return [

@@ -150,6 +150,11 @@ class Platform:
             raise CleaveError(f"device {device_name!r} is not on the platform (it has {', '.join(names)})")
         return names.index(device_name)
 
+    @property
+    def host_names(self) -> dict[str, str]:
+        """Device → its host, by name."""
+        return {device.name: self.hosts[device.host].name for device in self.devices}
+
     def without(self, names: tuple[str, ...]) -> Platform:
         """The platform without some of its hosts; what is left keeps its names and its order."""
         left = [i for i, host in enumerate(self.hosts) if host.name not in names]

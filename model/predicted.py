@@ -12,10 +12,7 @@ from model.simulated import END, Events
 from model.simulation import ENTER
 from model.ticks import TICK_S
 from runtime.plan import RankPlan, Recv, Run, Send, Step
-from runtime.trace import COMPUTE, ESTIMATE, PREDICTED, SEND, WAIT, Span, Trace, Usage
-
-REST = "the rest"
-"""What ranks call the wait until all that they sent has left."""
+from runtime.trace import COMPUTE, ESTIMATE, PREDICTED, REST, SEND, WAIT, Span, Trace, Usage
 
 
 def traces(script: Script) -> list[Trace]:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from model.arrays import GraphArrays, ix
+from model.arrays import Floats, GraphArrays, ix
 from model.compiled import allocating, inlined, kernel
-from model.costs import PART, UNKNOWN, CostArrays, Floats
+from model.costs import PART, UNKNOWN, CostArrays
 from model.lag import lag_of
 from model.ledger import BUSY, COMMUNICATE, COMPUTE, Ledger
 from model.lowering import Messages, Shards

@@ -7,9 +7,9 @@ little: what the processor is at in a frame takes its time, however that is shar
 
 from __future__ import annotations
 
-from model.arrays import GraphArrays, ix
+from model.arrays import Floats, GraphArrays, ix
 from model.compiled import inlined
-from model.costs import AFTER, MOST, PART, UNKNOWN, CostArrays, Floats
+from model.costs import AFTER, MOST, PART, UNKNOWN, CostArrays
 from model.ledger import Ledger
 from model.lowering import Shards
 

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from model.least_squares import Floats
+from model.arrays import Floats
 from runtime.steady import counted, steady_s
 from runtime.trace import Memory
 

@@ -259,7 +259,7 @@ class Simulated:
 
 
 def used(resource: NDArray[np.int32]) -> list[int]:
-    """The links that some tasks are on, in the order of ``costs.links``."""
+    """The links that some tasks are on, in the order of ``model.links.links``."""
     return [int(link) for link in np.unique(resource[resource >= 0])]
 
 

@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from model import events
-from model.arrays import GraphArrays, Ints, ix
+from model.arrays import Floats, GraphArrays, Ints, ix
 from model.compiled import allocating, inlined, kernel
-from model.costs import PART, CostArrays, Floats
+from model.costs import PART, CostArrays
 from model.events import PLAIN, State, Tasks, Times
 from model.ledger import BUFFERS, COMMUNICATE, COMPUTE, Ledger
 from model.lowering import Messages, Room, Shards

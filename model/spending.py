@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from model import boxes
-from model.arrays import GraphArrays, Ints, ix
+from model.arrays import Floats, GraphArrays, Ints, ix
 from model.compiled import inlined, kernel
 from model.costs import (
     ACTIVE,
@@ -25,7 +25,6 @@ from model.costs import (
     TWICE,
     WATTS,
     CostArrays,
-    Floats,
 )
 from model.lag import under_way_s
 from model.layer_kinds import COPIES

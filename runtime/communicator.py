@@ -23,6 +23,9 @@ import numpy as np
 
 from runtime.quota import core_share
 
+PREFIX = "cleave: "
+"""Before the one line on standard error that says why a rank gave up, among what mpirun says."""
+
 SPIN_S = 100e-6
 """A wait polls without a pause for this long: most messages of a well balanced plan arrive by then."""
 SHARE = 1 / 32

@@ -18,13 +18,11 @@ from typing import IO
 import psutil
 
 from runtime import compiling
+from runtime.communicator import PREFIX
 from runtime.cores import cores
 from runtime.errors import CleaveError
 from runtime.options import Options
 from runtime.plan import Plan
-
-PREFIX = "cleave: "
-"""What a rank puts before the line that says why it gave up (``runtime.mpi`` writes it)."""
 
 GRACE_S = 5.0
 """How long mpirun gets to end its ranks before all of them are killed."""
@@ -136,7 +134,7 @@ def read_plan(bundle: Path) -> Plan:
         raise CleaveError(f"{file}: is no plan, byte {error.start} is no text; generate the bundle again") from error
 
 
-def run(bundle: Path, options: Options, *, timeout_s: float | None = 600.0, python: str | None = None) -> Finished:
+def run(bundle: Path, options: Options, *, timeout_s: float | None = 600.0) -> Finished:
     """Run a bundle here under mpirun. Relative paths in ``options`` start at the current folder.
 
     ``CleaveError`` when a rank fails or time is up. No process is left behind, not after Ctrl-C either.
@@ -147,7 +145,7 @@ def run(bundle: Path, options: Options, *, timeout_s: float | None = 600.0, pyth
         start += compiling.program(bundle, mpirun.path)
         with compiling.prepared(plan, options) as ready:
             return execute(start + ready.arguments(), timeout_s=timeout_s)
-    program = [python or sys.executable, str((bundle / "main.py").resolve())]
+    program = [sys.executable, str((bundle / "main.py").resolve())]
     return execute(start + program + options.arguments(), timeout_s=timeout_s)
 
 

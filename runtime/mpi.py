@@ -13,10 +13,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from runtime.communicator import as_bytes, wait
-
-PREFIX = "cleave: "
-"""Marks the one line that matters on standard error, among what mpirun says."""
+from runtime.communicator import PREFIX, as_bytes, wait
 
 LAST_WORDS_S = 0.1
 """Between that line and the end of all ranks, so that mpirun has read it."""

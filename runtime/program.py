@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 
-from runtime.communicator import Communicator
+from runtime.communicator import PREFIX, Communicator
 from runtime.errors import CleaveError
 from runtime.loop import run_frames
 from runtime.options import Options, parse
@@ -14,7 +14,7 @@ from runtime.rank import Place, Program, Rank, Shared
 
 def main(program: Program, place: Place, arguments: list[str] | None = None) -> None:
     """Run a program as an MPI process, with the options of the command line."""
-    from runtime.mpi import PREFIX, MpiCommunicator  # here, so that a program can be read and run where there is no MPI
+    from runtime.mpi import MpiCommunicator  # here, so that a program can be read and run where there is no MPI
 
     shared = Shared()
 

@@ -16,7 +16,7 @@ from runtime.communicator import Communicator, Request, wait
 from runtime.memory import BASE, BUFFERS, SEGMENTS, Footprint
 from runtime.options import Options
 from runtime.segment import CPU, Segment, load, open_session
-from runtime.trace import COMPUTE, SEND, WAIT
+from runtime.trace import COMPUTE, REST, SEND, WAIT
 
 Program = Callable[["Rank"], Callable[[], None]]
 """A generated program: given its rank, it makes what it needs once and returns what to do for a frame."""
@@ -142,7 +142,7 @@ class Rank:
 
     def finish(self) -> None:
         """End a frame: wait until all that was sent has left, so that the buffers may change."""
-        with self.doing(SEND, "the rest"):
+        with self.doing(SEND, REST):
             self.wait()
 
     def wait(self) -> None:

@@ -12,6 +12,8 @@ FORMAT = "cleave-trace"
 VERSION = 2
 
 INPUT, COMPUTE, WAIT, SEND = "input", "compute", "wait", "send"
+REST = "the rest"
+"""What the wait at the end of a frame is for, until all that was sent has left."""
 MEASURED, ESTIMATE = "measured", "estimate"
 """Where an energy comes from: a meter, or declared watts times measured time."""
 NOISE_BYTES = 2_000_000

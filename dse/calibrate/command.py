@@ -1,4 +1,4 @@
-"""A calibration from its first run to its files: what has been measured already is not measured again."""
+"""A calibration from its first run to its last: what has been measured already is not measured again."""
 
 from __future__ import annotations
 

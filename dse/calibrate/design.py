@@ -1,10 +1,11 @@
-"""What a calibration runs: one network on one device, again and again, cut into segments in other places.
+"""What a calibration runs: a network on a device, again and again, cut into segments in other places.
 
 The kernels of a segment are not those of its layers run apart: ONNX Runtime fuses neighbours and keeps the layout that
 one prefers for the next. So a network is run as one segment, layer by layer, and in random pieces between these, which
 tells what layers cost alone and what neighbours save. Heavy layers are also cut as the search cuts them, into equal
 parts and uneven ones, by output channels, by rows, and by input channels; each part is a segment. All parts are on the
-one device, so it has every weight once, and every run computes what the network computes.
+one device, so it has every weight once, and every run computes what the network computes. In the end several devices
+share it.
 """
 
 from __future__ import annotations

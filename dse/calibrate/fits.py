@@ -76,24 +76,23 @@ class Fitting:
 
     def _with_waiting(self, fits: Fits, links: LinkCosts) -> Fits:
         names = labels(self.alike)
-        runs, units, wires = self.found.together, self._units(fits), Wires(links, self._hosts)
+        runs, units, wires = self.found.together, self._units(fits), Wires(links, self.lab.platform.host_names)
         waiting = fit_waiting(runs, self.networks, units, wires, names)
         waiting = fit_stream(runs, self.networks, waiting, units, wires, names)
         return _changed(fits, lambda name, unit: replace(unit, **vars(waiting[names[name]])))
 
     def _with_power(self, fits: Fits) -> Fits:
         """Of hosts with a meter, where all that was busy there is of one type."""
-        hosts, units, read = self._hosts, self._units(fits), defaultdict[tuple[str, str], list[Metered]](list)
+        hosts, units, read = (
+            self.lab.platform.host_names,
+            self._units(fits),
+            defaultdict[tuple[str, str], list[Metered]](list),
+        )
         for run in (*(run for runs in self.found.runs.values() for run in runs), *self.found.together):
             for device, each in metered(run, self.networks[run.network], units, hosts):
                 if len({self.alike[r.device] for r in run.ranks if hosts[r.device] == hosts[device]}) == 1:
                     read[self.alike[device]].append(each)
         return _changed(fits, lambda name, unit: with_power(unit, read[self.alike[name]]))
-
-    @property
-    def _hosts(self) -> dict[str, str]:
-        """By device."""
-        return {device.name: self.lab.platform.hosts[device.host].name for device in self.lab.platform.devices}
 
     def _units(self, fits: Fits) -> dict[str, UnitCost]:
         """Of all devices, by those that were measured."""

@@ -23,7 +23,7 @@ def host_keys(platform: Platform, costs: LinkCosts) -> dict[str, dict[str, str]]
     A message goes at the rate of the slower link: the faster of what a host reached with its neighbours is its own, if
     one of them is as fast. Latencies of pairs are divided among their hosts, evenly where nothing else follows.
     """
-    host = {device.name: platform.hosts[device.host].name for device in platform.devices}
+    host = platform.host_names
     far, near = ([p for p in costs.paths if p.local == local] for local in (False, True))
     found: dict[str, dict[str, str]] = {each.name: {} for each in platform.hosts}
     latency = _latencies([(host[p.source], host[p.target], p.latency_s.value) for p in far])

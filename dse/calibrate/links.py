@@ -58,9 +58,9 @@ class LinkBundle:
     warmup: int
     frames: int
 
-    def write(self, out: Path, force: bool = False) -> None:
+    def write(self, out: Path) -> None:
         """Make the bundle in a folder."""
-        write_probe(self.plan, self.plan.cnn, out, force)
+        write_probe(self.plan, self.plan.cnn, out)
 
     @property
     def options(self) -> Options:

@@ -1,4 +1,4 @@
-"""Running one design on one device, and what of it is kept."""
+"""Running a design, or messages, on its devices, and what of it is kept."""
 
 from __future__ import annotations
 

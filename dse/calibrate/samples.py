@@ -27,7 +27,7 @@ RUN, LINKS = "run", "links"
 class Store:
     """A file of measurements that is open for more.
 
-    file:  where it is
+    path:  where it is
     lines: what it holds, in order, without the first line; a body has its ``kind``
     """
 

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.evaluation import OBJECTIVES
-
-Floats = NDArray[np.float64]
+from model.arrays import Floats
 
 LATENCY, PERIOD = OBJECTIVES.index("latency_s"), OBJECTIVES.index("period_s")
 

@@ -26,7 +26,7 @@ from runtime.bench import TRIES, Bench, bench
 from runtime.trace import MEASURED
 
 FILE = "measured.jsonl"
-"""In the folder of a run: a line for each mapping that was found."""
+"""In the folder of a run: a line for each mapping that was tried."""
 
 
 @contextmanager
@@ -89,7 +89,7 @@ class Rig:
     def _note(self, ready: Ready, found: Bench) -> None:
         """What hosts and ranks say of themselves."""
         for usage in found.trace.ranks:
-            host = self.platform.hosts[self.platform.devices[self.platform.index(usage.device)].host].name
+            host = self.platform.host_names[usage.device]
             self.seen[host] = {**ready.by_host.get(host, {}), **(usage.conditions or {})}
 
     def line(self, mapping: Mapping, found: Measurement, expected: NDArray[np.float64]) -> str:

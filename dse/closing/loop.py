@@ -25,14 +25,14 @@ from dse.closing.choice import LATENCY, choose, dispute
 from dse.closing.figures import FILE, Measurement
 from dse.closing.residuals import Correction
 from dse.evaluation import ANALYTICAL, OBJECTIVES, SIMULATOR, evaluate, traits
-from dse.results import shown
 from dse.search import Front, Settings, in_order, search
+from dse.units import shown
+from model.arrays import Floats
 from model.costs import CostArrays
 from model.mapping import Mapping
 from runtime.deploy.target import DeployError
 from runtime.errors import CleaveError
 
-Floats = NDArray[np.float64]
 MODELS = ANALYTICAL, SIMULATOR
 
 ROUNDS = 5

@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dse.evaluation import OBJECTIVES
-
-Floats = NDArray[np.float64]
+from model.arrays import Floats
 
 COMMON = 1.0
 """Standard deviation of the part that all share: models that are not calibrated are off by such factors."""

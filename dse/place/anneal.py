@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 
 from dse.place.groups import Groups
-from dse.place.workload import Floats, Workload
-from model.arrays import Ints
+from dse.place.workload import Workload
+from model.arrays import Floats, Ints
 from model.compiled import released
 
-HOT, COLD = 0.001, 0.00002
-"""Temperatures at first and at last: by which part of the norm a worse split may be worse."""
+COLD = 0.00002
+"""The temperature at last: by which part of the norm a worse split may be worse."""
 
 
 ROW = 16
@@ -60,11 +60,11 @@ def board(on: Workload, groups: Groups) -> Board:
     )
 
 
-def anneal(on: Board, device: Ints, seed: int, steps: int, hot: float = HOT, cold: float = COLD) -> Ints:
-    """The best split found from one given, which fits the memory. device: (g,)"""
+def anneal(on: Board, device: Ints, seed: int, steps: int, hot: float) -> Ints:
+    """The best split found from one given, which fits the memory. device: (g,); hot: the temperature at first"""
     best = device.astype(np.int32).copy()
     if on.time.shape[0] > 0 and on.time.shape[1] > 1:
-        _anneal(on, best, seed, steps, hot, cold)
+        _anneal(on, best, seed, steps, hot)
     return best
 
 
@@ -160,7 +160,7 @@ def _row(on, v, to, device, row):  # type: ignore[no-untyped-def]
 
 
 @released
-def _anneal(on, best, seed, steps, hot, cold):  # type: ignore[no-untyped-def]
+def _anneal(on, best, seed, steps, hot):  # type: ignore[no-untyped-def]
     g, devices = on.time.shape
     np.random.seed(seed)
     device = best.copy()
@@ -171,7 +171,7 @@ def _anneal(on, best, seed, steps, hot, cold):  # type: ignore[no-untyped-def]
     scale = lowest if lowest > 0 else 1.0
     now, row = _norm(load, scale), np.zeros(ROW, np.int32)
     for step in range(steps if now > 0 else 0):
-        heat = hot * (cold / hot) ** (step / steps)
+        heat = hot * (COLD / hot) ** (step / steps)
         v = np.random.randint(g)
         at, to = device[v], np.random.randint(devices)
         w = -1

@@ -16,8 +16,8 @@ from dse.place.period import dp
 from dse.place.placed import Options, Placed, check
 from dse.place.reach import tasks
 from dse.place.series import OutOfReachError, Piece, placed
-from dse.place.workload import Floats, Workload, components, topological
-from model.arrays import Ints
+from dse.place.workload import Workload, components, topological
+from model.arrays import Floats, Ints
 from runtime.errors import CleaveError
 
 ALL = 1_000_000
@@ -81,7 +81,7 @@ def _judged(on: Workload, options: Options, slot: Ints, bound: float) -> Placed:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Layout:
     """Groups that have something to do in one order, and edges between groups. on_cpu: (g,) time that each takes"""
 
     groups: Groups
@@ -90,13 +90,13 @@ class Plan:
     on_cpu: Floats
 
 
-def _plan(on: Workload) -> Plan:
+def _plan(on: Workload) -> Layout:
     """Groups of one colour, and of more where they wait for each other in a circle."""
     of = by_color(on)
     of = components(int(of.max(initial=-1)) + 1, between(on, of), strong=True)[1][of]
     groups, edge = grouped(on, of), between(on, of)
     order = topological(len(groups), edge)
-    return Plan(groups, edge, order[_matters(on, of)[order]], _on_cpu(on, of, len(groups)))
+    return Layout(groups, edge, order[_matters(on, of)[order]], _on_cpu(on, of, len(groups)))
 
 
 def _matters(on: Workload, of: Ints) -> NDArray[np.bool_]:

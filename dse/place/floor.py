@@ -16,8 +16,8 @@ from dse.place.clock import now
 from dse.place.groups import by_color, grouped
 from dse.place.reach import tasks
 from dse.place.series import OutOfReachError, Piece
-from dse.place.workload import Floats, Workload, components, topological
-from model.arrays import Ints
+from dse.place.workload import Workload, components, topological
+from model.arrays import Floats, Ints
 
 BESIDE = (0, 4, 8, 12, 16, 24, 40, 1_000_000)
 """Nodes that run beside more than so many of the longest path are left out. Those that leave little come first, for
@@ -96,7 +96,7 @@ def _in_series(on: Workload, slots: int, due: float) -> float:
     order = topological(len(groups), edge)
     if len(order) < len(groups):
         return 0.0
-    cpu = _cpu_least(on, of, len(groups)) if on.cpus else np.full(len(groups), np.inf)
+    cpu = _inner_paths(on, of) if on.cpus else np.full(len(groups), np.inf)
     whole = Piece(tasks(groups, cpu, on.memory, slots), order, edge, True, due)
     try:
         return float(whole.table_from(0)[-1, -1])
@@ -118,11 +118,6 @@ def _safely_grouped(on: Workload) -> Ints:
     found = of.copy()
     found[alone] = len(paths) + np.arange(int(alone.sum()))
     return np.unique(found, return_inverse=True)[1].astype(np.int32).reshape(-1)
-
-
-def _cpu_least(on: Workload, of: Ints, g: int) -> Floats:
-    """(g,) time that a group takes at least, from its inputs to its outputs, on CPUs."""
-    return _inner_paths(on, of)[:g]
 
 
 def _inner_paths(on: Workload, of: Ints) -> Floats:

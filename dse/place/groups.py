@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dse.place.workload import Floats, Workload, components
-from model.arrays import Ints
+from dse.place.workload import Workload, components
+from model.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

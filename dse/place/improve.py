@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dse.place.groups import grouped, starts
-from dse.place.workload import Floats, Workload
-from model.arrays import Ints
+from dse.place.workload import Workload
+from model.arrays import Floats, Ints
 from model.compiled import released
 
 COLD = 0.003

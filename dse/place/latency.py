@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from dse.place.split import SUM, faults, load
-from dse.place.workload import Floats, Workload, topological
-from model.arrays import Ints
+from dse.place.workload import Workload, topological
+from model.arrays import Floats, Ints
 from runtime.errors import CleaveError
 
 

@@ -16,8 +16,8 @@ from dse.place.period import rules_of
 from dse.place.pipeline import costs, floor
 from dse.place.placed import Options, Placed, check, judged
 from dse.place.reduced import Reduced, contracted
-from dse.place.workload import Floats, Workload
-from model.arrays import Ints, ix
+from dse.place.workload import Workload
+from model.arrays import Floats, Ints, ix
 from model.compiled import inlined, kernel
 from runtime.errors import CleaveError
 

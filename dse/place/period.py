@@ -27,7 +27,7 @@ MANY = "there are too many ideals to search them all: the answer of the linearis
 
 
 @dataclass(frozen=True, eq=False)
-class Solved:
+class Row:
     """One reduction of a workload. found: what is better than those before it; bound: that none is better than"""
 
     of: Reduction
@@ -50,7 +50,7 @@ def dp(on: Workload, options: Options) -> Placed:
     return judged(on, options, at, bound, note=note, ideals=count, copies=copies)
 
 
-def _solved(on: Workload, options: Options, watch: Watch) -> Iterator[Solved]:
+def _solved(on: Workload, options: Options, watch: Watch) -> Iterator[Row]:
     """Each reduction by itself, with what was found before as a bound."""
     rules, under = rules_of(options), np.inf
     for of in reductions(on):
@@ -59,10 +59,10 @@ def _solved(on: Workload, options: Options, watch: Watch) -> Iterator[Solved]:
         found = whole if whole.value < line.value else line
         under = min(under, found.value)
         note = "" if whole.complete else MANY if whole.crowded else STOPPED
-        yield Solved(of, found, whole.bound, note, whole.ideals)
+        yield Row(of, found, whole.bound, note, whole.ideals)
 
 
-def _over_machines(on: Workload, options: Options, rows: list[Solved], watch: Watch, **more: Any) -> Placed:
+def _over_machines(on: Workload, options: Options, rows: list[Row], watch: Watch, **more: Any) -> Placed:
     """The best split over machines; if there is no time to look for it, one for a single machine, dealt.
 
     That of a machine whose links are as fast as those within one, or all as slow as those between them.
@@ -84,7 +84,7 @@ def _over_machines(on: Workload, options: Options, rows: list[Solved], watch: Wa
     return judged(on, options, at, bound if complete else flat, note="" if complete else STOPPED, **more)
 
 
-def _dealt(rows: Iterable[Solved], machines: Machines) -> Iterator[Ints]:
+def _dealt(rows: Iterable[Row], machines: Machines) -> Iterator[Ints]:
     """Devices of the nodes of a workload, where the stages that were found can be dealt."""
     for row in rows:
         first = dealt(row.of.on, row.found.stages, machines) if row.found.stages else None

@@ -17,8 +17,7 @@ from dse.place import stages
 from dse.place.ideals import Lattice, ideals
 from dse.place.reduced import Reduced
 from dse.place.split import MODES, SUM
-from dse.place.workload import Floats
-from model.arrays import Ints
+from model.arrays import Floats, Ints
 
 PAIRS = 2_000_000
 """Pairs of ideals between two looks at the clock."""

@@ -41,9 +41,9 @@ class Program:
     chosen: list[bool] = field(default_factory=list)
     rows: list[tuple[list[Term], int | None, int | None]] = field(default_factory=list)
 
-    def column(self, hi: int, lo: int = 0, chosen: bool = False) -> int:
+    def column(self, hi: int, chosen: bool = False) -> int:
         """A new column. chosen: it must be whole; others are when the chosen ones are."""
-        self.lo.append(lo)
+        self.lo.append(0)
         self.hi.append(hi)
         self.chosen.append(chosen)
         return len(self.lo) - 1

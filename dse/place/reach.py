@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dse.place.groups import Groups, starts
-from dse.place.workload import Floats
-from model.arrays import Ints
+from model.arrays import Floats, Ints
 from model.compiled import released
 
 ACCELERATOR, CPU, SPAN = range(3)

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.place.workload import Floats, Workload, components, topological
-from model.arrays import Ints
+from dse.place.workload import Workload, components, topological
+from model.arrays import Floats, Ints
 
 MIRROR, PARALLEL = "mirror", "parallel"
 

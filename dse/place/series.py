@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from dse.place.clock import now
 from dse.place.reach import ACCELERATOR, SPAN, Tasks, reach
-from dse.place.workload import Floats, components
-from model.arrays import Ints
+from dse.place.workload import components
+from model.arrays import Floats, Ints
 
 IDEALS = 150_000
 """More than so many ideals are not looked at."""

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.place.stages import MARGIN
-from dse.place.workload import Floats, Workload, components
-from model.arrays import Ints
+from dse.place.workload import Workload, components
+from model.arrays import Floats, Ints
 
 SUM, OVERLAP, DUPLEX = MODES = ("sum", "overlap", "duplex")
 """The load of an accelerator: its computing and its transfers one after the other, at a time, or those in and out at a

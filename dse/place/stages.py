@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.place.ideals import Lattice
-from dse.place.workload import Floats
-from model.arrays import Ints, ix
+from model.arrays import Floats, Ints, ix
 from model.compiled import inlined, kernel
 
 SUM, OVERLAP, DUPLEX = range(3)
@@ -73,7 +72,7 @@ class Walk(NamedTuple):
     low, here: (N,) nodes of a net in that ideal (or outside), and in the stretch; made: (N,) where its source is, 1:
     in that ideal (or outside), 2: in the stretch, 0: elsewhere
     least: (P,) smallest value with so many devices or fewer; kept: (P,); open: (C,) copies that a stage could have
-    from: (C * copies + 1,), value, cell: states that a stage of a class and number of copies can follow, and what with
+    first: (C * copies + 1,), value, cell: states that a stage of a class and number of copies can follow, and what with
     By depth: at, next, last: ideal, step, node; held: bytes; time, into, out: (., C) computing and transfers; fixed,
     fixed_out: (., C) those transfers that stay whatever is added
     """

@@ -21,10 +21,8 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
 from dse.inputs import read_text
-from model.arrays import Ints
+from model.arrays import Floats, Ints
 from runtime.errors import CleaveError
-
-Floats = NDArray[np.float64]
 
 NODE = ("id", "supportedOnFpga", "cpuLatency", "fpgaLatency", "size")
 EDGE = ("sourceId", "destId", "cost")

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from codegen.folder import ELSEWHERE
 from dse.run import check_place
 from dse.testbed import access, cores, limits, machine, needs, network, spec, state
 from dse.testbed import host as inside
@@ -46,7 +47,7 @@ def plan(name: str, hosts: tuple[HostSpec, ...], out: Path) -> Testbed:
         raise CleaveError(*problems)
     if name in names():
         raise CleaveError(state.already(name))
-    check_place(out, force=False)
+    check_place(out, force=False, way_out=ELSEWHERE)
     uid, gid = state.account()
     return Testbed(name, _free_number(), hosts, str(out.absolute()), sys.executable, uid, gid)
 

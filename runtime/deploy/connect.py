@@ -19,6 +19,7 @@ from typing import Any
 
 import paramiko
 
+from runtime.deploy.far.common import MARK
 from runtime.deploy.keys import Trust, entry
 from runtime.deploy.target import HostError, Target
 
@@ -29,9 +30,6 @@ ENDING_S = 5.0
 ALIVE_S, LOST_S = 5, 20
 """Seconds between signs of life, and until a host that answers none is given up."""
 LOOK = "is it on, is it in the network?"
-MARK = "cleave-answer "
-"""Before each line that a script answers with, lest a talkative login shell be taken for one."""
-
 BOOT = (
     "import sys, json, types; "
     "modules, script, request = json.loads(sys.stdin.buffer.readline().decode('utf-8'))\n"

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from dse.evaluation import OBJECTIVES
 from dse.inputs import read_cnn
-from dse.results import plot_convergence, shown
+from dse.results import plot_convergence
 from dse.run import Coding, prepare
 from dse.search import Settings, search
+from dse.units import shown
 from model.platform import Platform
 
 CODINGS = {"naive": Coding("naive"), **{f"hybrid, p = {p}": Coding("hybrid", p) for p in (2, 4, 6)}}

@@ -22,11 +22,11 @@ from dse.chromosomes import Chromosome
 from dse.inputs import read_cnn
 from dse.run import Coding, prepare
 from model import moves, simulation
-from model.arrays import GraphArrays, Ints
+from model.arrays import Floats, GraphArrays, Ints
 from model.board import Board
 from model.boxes import CHANNELS
 from model.compiled import kernel
-from model.costs import CostArrays, Floats, whole_s
+from model.costs import CostArrays, whole_s
 from model.ledger import Ledger, ledger
 from model.lowering import Messages, Room, Shards, lower, messages, place_ends, room, shards_of
 from model.mapping import Mapping, Shard

@@ -71,7 +71,7 @@ def test_what_is_there_is_taken_unless_it_is_another_and_replaced_only_when_aske
     with pytest.raises(CleaveError) as caught:
         made(join="gather")
     assert caught.value.sentences == (
-        "new: exists already, and is not made of the same; use --force to replace it, or name another folder",
+        "new: exists already; it is not made of the same; use --force to replace it, or name another folder",
     )
     assert files(here) == before
     assert made(join="gather", force=True) == (True, "wrote new\n")
@@ -90,7 +90,7 @@ def test_force_mends_a_bundle_that_is_broken() -> None:
 def test_files_of_somebody_else_stay(here: Path) -> None:
     (here / "new").mkdir()
     (here / "new/thesis.txt").write_text("mine")
-    for force, sentence in ((False, "exists already, and is not made of the same"), (True, "holds files that are not")):
+    for force, sentence in ((False, "exists already; it is not made of the same"), (True, "holds files that are not")):
         with pytest.raises(CleaveError, match=f"^new: {sentence}"):
             made(force=force)
     assert files(here / "new") == {"thesis.txt": b"mine"}

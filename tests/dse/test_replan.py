@@ -23,7 +23,7 @@ from codegen.verify import verify
 from dse import replan
 from dse import run as job
 from dse.chromosomes import Chromosome
-from dse.cli_bundle import Loss, Ready, Recipe, ready
+from dse.cli_bundle import Loss, Outgoing, Recipe, ready
 from dse.evaluation import OBJECTIVES, evaluate
 from dse.inputs import Cnn, read_cnn
 from dse.replan import Role
@@ -172,7 +172,7 @@ def test_a_new_search_finds_a_mapping_for_what_is_left(made: Path, cnn: Cnn) -> 
 @contextmanager
 def going(
     bundle: str, *lost: str, run: Path | None = None, dry: bool = False, **how: Any
-) -> Iterator[tuple[Ready, str]]:
+) -> Iterator[tuple[Outgoing, str]]:
     """The bundle that goes without some hosts, and what is said of it."""
     said = io.StringIO()
     loss, say = Loss(list(lost), bool(lost), run), Console(file=said, width=500)
@@ -221,7 +221,7 @@ def test_another_bundle_in_its_place_is_left_alone(here: Path) -> None:
     with pytest.raises(CleaveError) as caught, going("run/best-energy", "p0", "p3"):
         pass
     assert caught.value.sentences == (
-        "run/best-energy-without-p0-p3: exists already, and is not made of the same; move it away",
+        "run/best-energy-without-p0-p3: exists already; it is not made of the same; move it away",
     )
     assert files(here) == before
 

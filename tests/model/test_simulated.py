@@ -37,7 +37,7 @@ from model.ledger import ACTIVATIONS
 from model.ledger import COMPUTE as COMPUTE_S
 from model.mapping import Mapping
 from model.platform import Platform
-from model.predicted import REST, traces
+from model.predicted import traces
 from model.priced import priced
 from model.script import Script
 from model.simulated import simulated
@@ -46,7 +46,7 @@ from runtime.bench import Bench
 from runtime.errors import CleaveError
 from runtime.plan import Recv, Run, Send
 from runtime.trace import COMPUTE as COMPUTE_SPAN
-from runtime.trace import SEND, WAIT, Trace
+from runtime.trace import REST, SEND, WAIT, Trace
 from tests.model.test_events import Case, cases, fast
 from tests.tiny_cnn import branches, examples, graph_of, random_mapping, six_layers
 

@@ -13,8 +13,9 @@ from dse.place.cnn.bounds import Proven, bounds
 from dse.place.cnn.cuts import line
 from dse.place.cnn.limits import FREE, Limits
 from dse.place.cnn.seeds import within
-from dse.results import shown
-from model.costs import CostArrays, Floats
+from dse.units import shown
+from model.arrays import Floats
+from model.costs import CostArrays
 from model.mapping import Mapping
 from runtime.errors import CleaveError
 

@@ -8,7 +8,8 @@ from itertools import pairwise
 import numpy as np
 
 from dse.place.cnn.wires import Wires
-from model.costs import CostArrays, Floats, whole_s
+from model.arrays import Floats
+from model.costs import CostArrays, whole_s
 
 Kinds = list[list[int]]
 """Devices of each kind."""

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dse.chromosomes import EQUAL, Coding
+from dse.chromosomes import EQUAL, Decoding
 from dse.evaluation import ANALYTICAL
 from dse.place.cnn.relaxed import Parts, partly, parts
 from dse.place.cnn.wires import Wires
-from model.arrays import GraphArrays, Ints, edges
+from model.arrays import Floats, GraphArrays, Ints, edges
 from model.compiled import allocating
-from model.costs import CostArrays, Floats
+from model.costs import CostArrays
 
 WEIGHINGS = ((1.0, 0.0), (0.0, 1.0), (0.5, 0.5))
 """Of what goes out and comes in: a stretch takes at least any mean of the two."""
@@ -40,7 +40,7 @@ class Layers(NamedTuple):
     back: Floats
 
 
-def layers(g: GraphArrays, coding: Coding, p: Parts, cuts: Ints) -> Layers:
+def layers(g: GraphArrays, coding: Decoding, p: Parts, cuts: Ints) -> Layers:
     """Of mappings by split points, cut where these may be."""
     n = g.n_layers
     at = (np.searchsorted(cuts, np.arange(n), side="right") - 1).astype(np.int32)
@@ -48,7 +48,7 @@ def layers(g: GraphArrays, coding: Coding, p: Parts, cuts: Ints) -> Layers:
     found = Layers(
         at, _kept(g, coding, p), none, none.copy(), np.zeros((n, 2)), np.full(n, len(cuts), np.int32), np.zeros(n)
     )
-    even = 1 - _even(g, coding, p, 2) if coding.shares == EQUAL else np.zeros(n)
+    even = 1 - _even(p, 2) if coding.shares == EQUAL else np.zeros(n)
     heavy_readers = _heavy_readers(g, p)
     for edge, maker, reader in edges(g):
         tensor = g.edge_tensor[edge]
@@ -63,14 +63,14 @@ def layers(g: GraphArrays, coding: Coding, p: Parts, cuts: Ints) -> Layers:
     return found
 
 
-def _even(g: GraphArrays, coding: Coding, p: Parts, parts: int) -> Floats:
+def _even(p: Parts, parts: int) -> Floats:
     """(L,) share of the first of so many even parts."""
     units = np.rint(1 / p.smallest)
     return np.floor(units / parts) / units
 
 
-def _kept(g: GraphArrays, coding: Coding, p: Parts) -> Floats:
-    smallest = _even(g, coding, p, coding.rows) if coding.shares == EQUAL else np.zeros(g.n_layers)
+def _kept(g: GraphArrays, coding: Decoding, p: Parts) -> Floats:
+    smallest = _even(p, coding.rows) if coding.shares == EQUAL else np.zeros(g.n_layers)
     return np.where(p.smallest < 1, smallest, 1.0)
 
 
@@ -107,7 +107,7 @@ def crossing(g: GraphArrays, p: Parts, of: Layers, cuts: int) -> tuple[Floats, F
 
 
 def shared_loads(
-    g: GraphArrays, coding: Coding, p: Parts, w: Wires, cuts: Ints, devices: list[int], evaluator: str
+    g: GraphArrays, coding: Decoding, p: Parts, w: Wires, cuts: Ints, devices: list[int], evaluator: str
 ) -> Floats:
     """(C, m+1, m+1) seconds a frame that a device or its link is busy with a stretch, at least."""
     of = layers(g, coding, p, cuts)
@@ -133,7 +133,7 @@ def _loads(
 
 
 def pair_loads(
-    g: GraphArrays, coding: Coding, w: Wires, c: CostArrays, cuts: Ints, devices: list[int], judge: str
+    g: GraphArrays, coding: Decoding, w: Wires, c: CostArrays, cuts: Ints, devices: list[int], judge: str
 ) -> Floats:
     """(C, m+1, m+1) seconds a frame of two devices that share every heavy layer of a stretch evenly, about.
 

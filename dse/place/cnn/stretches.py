@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from model.arrays import GraphArrays, Ints
+from model.arrays import Floats, GraphArrays, Ints
 from model.boxes import CHANNELS
 from model.compiled import kernel, on_all_cores
-from model.costs import HOLD, WATTS, CostArrays, Floats
+from model.costs import HOLD, WATTS, CostArrays
 from model.lowering import Shards
 from model.rest import busy_after
 from model.seconds import seconds_of

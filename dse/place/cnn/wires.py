@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from dse.evaluation import ANALYTICAL
 from dse.place.cnn.stretches import Stretches
-from model.arrays import Ints
-from model.costs import CostArrays, Floats
+from model.arrays import Floats, Ints
+from model.costs import CostArrays
 
 
 class Wires(NamedTuple):
@@ -18,7 +18,7 @@ class Wires(NamedTuple):
 
     into, out: (D, 2) on the device's account, see ``model.pricing``
     hand, take: (D, 2) of the processor; leave, enter: (D, 2) of a link that all messages of the device go by, 0 where
-                they may go by several; once: (D,) bool, whether that is one for both directions
+                they may go by several; once: (D,) 1 where that is one for both directions, else 0
     any_: (2,) between any two devices
     """
 

@@ -81,10 +81,10 @@ def test_annealing_keeps_to_what_may_be_and_is_never_worse(seed: int) -> None:
     start = allowed[seed % len(allowed)]
     at = np.empty(len(groups), np.int32)
     at[groups.of] = start
-    found = anneal(board(on, groups), at, seed % 1000, 2000)[groups.of]
+    found = anneal(board(on, groups), at, seed % 1000, 2000, 0.001)[groups.of]
     assert split.faults(on, found) == []
     assert split.period(on, found) <= split.period(on, start) + 1e-9
-    assert (found == anneal(board(on, groups), at, seed % 1000, 2000)[groups.of]).all()
+    assert (found == anneal(board(on, groups), at, seed % 1000, 2000, 0.001)[groups.of]).all()
 
 
 def test_the_solver_gives_the_same_under_a_limit_that_no_machine_changes() -> None:

@@ -1,0 +1,17 @@
+"""What objectives are called for a person, and the units that a person reads."""
+
+from __future__ import annotations
+
+UNITS = {
+    "latency_s": ("latency", "ms", 1e3),
+    "energy_j": ("largest energy of a device", "J", 1.0),
+    "memory_bytes": ("largest memory of a device", "MB", 1e-6),
+    "period_s": ("period of a pipeline", "ms", 1e3),
+}
+"""Objective: what it is called for a person, the unit that is shown, and the factor from SI to it."""
+
+
+def shown(objective: str, value: float) -> str:
+    """A value with the unit that a person reads: ``28.3 ms``."""
+    _, unit, factor = UNITS[objective]
+    return f"{value * factor:.4g} {unit}"
