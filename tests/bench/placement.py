@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from statistics import median
+
+from tests.reference.folder import reference
 
 ONE = """
 import resource, sys, time
@@ -59,8 +60,7 @@ def spread(values: list[float]) -> str:
 
 def reference_files() -> list[Path]:
     """The graphs with most ideals."""
-    folder = Path(os.environ.get("DSE_REFERENCE", "."), "dnn-partitioning", "throughput-inputs", "LayerGraphs")
-    return sorted(folder.glob("inceptionv3_*.json"))
+    return sorted(reference("dnn-partitioning", "throughput-inputs", "LayerGraphs").glob("inceptionv3_*.json"))
 
 
 def main() -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from functools import lru_cache, partial
 from pathlib import Path
@@ -24,15 +23,15 @@ if __package__ in (None, ""):
 
 from model.placed import admitting, evaluate
 from model.placement import Work, work
+from tests.reference.folder import reference
 
 WORST = 1e-9
 RESULTS = ("forward", "training step", "ten batches", "peak memory")
 
 
 def reference_files() -> list[Path]:
-    """The files there are; none where ``DSE_REFERENCE`` is not set."""
-    folder = os.environ.get("DSE_REFERENCE")
-    return sorted(Path(folder, "exprimo").glob("*.json")) if folder else []
+    """The files there are; none where there is no reference."""
+    return sorted(reference("exprimo").glob("*.json"))
 
 
 class Network:

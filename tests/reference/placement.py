@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from dse.place.placed import Options, Placed
 from dse.place.split import contiguous
 from dse.place.workload import Workload
 from runtime.errors import CleaveError
+from tests.reference.folder import reference
 
 WORST = 1e-6
 PAPER = {"dp": "dp", "dpl": "dpl", "local-search": "local_search", "pipedream": "pipedream", "expert": "expert"}
@@ -35,10 +35,9 @@ PAPER = {"dp": "dp", "dpl": "dpl", "local-search": "local_search", "pipedream": 
 
 
 def reference_rows(names: list[str]) -> list[dict[str, Any]]:
-    """What each workload's file is (``path``) and its optimum (``known``); none where ``DSE_REFERENCE`` is not set."""
-    folder = os.environ.get("DSE_REFERENCE")
-    values = Path(folder or ".", "dnn-partitioning", "values.json")
-    if not folder or not values.is_file():
+    """What each workload's file is (``path``) and its optimum (``known``); none where there is no reference."""
+    values = reference("dnn-partitioning", "values.json")
+    if not values.is_file():
         return []
     body = json.loads(values.read_text(encoding="utf-8"))
     rows = [row | {"known": row["optimal_contiguous"]} for row in body["throughput"]]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -23,6 +22,7 @@ if __package__ in (None, ""):
 from dse.place.methods import LATENCY, METHODS, PERIOD, usual
 from dse.place.placed import Options, Placed
 from dse.place.workload import Workload
+from tests.reference.folder import reference
 
 KNOWN = {PERIOD: ("best_noncontiguous", "ip_noncontig"), LATENCY: ("best_known", "ip")}
 """For each objective: what is best known, and the authors' result."""
@@ -33,10 +33,9 @@ SMALLEST = "bert24_inference"
 
 
 def reference_rows(objective: str, names: list[str]) -> list[dict[str, Any]]:
-    """Each workload's ``path``, ``known`` and ``theirs``; none where ``DSE_REFERENCE`` is not set."""
-    folder = os.environ.get("DSE_REFERENCE")
-    values = Path(folder or ".", "dnn-partitioning", "values.json")
-    if not folder or not values.is_file():
+    """Each workload's ``path``, ``known`` and ``theirs``; none where there is no reference."""
+    values = reference("dnn-partitioning", "values.json")
+    if not values.is_file():
         return []
     body, (known, theirs) = json.loads(values.read_text(encoding="utf-8")), KNOWN[objective]
     rows = [row for section in SECTIONS[objective] for row in body[section]]
