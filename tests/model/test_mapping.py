@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 from model.graph import Graph
 from model.mapping import Mapping, Shard, extent
+from model.platform import Platform
 from runtime.errors import CleaveError
 from tests.tiny_cnn import (
     assert_cut_exactly,
@@ -25,6 +28,7 @@ from tests.tiny_cnn import (
     platform,
     random_mapping,
     six_layers,
+    weight,
 )
 
 CLUSTER = platform(3)
@@ -190,6 +194,23 @@ def test_text_names_layers_and_devices(cnn: Graph) -> None:
             **dict.fromkeys(("l3", "l4", "l5", "l6"), "h1_cpu0"),
         },
     }
+
+
+def test_the_mapping_in_the_documentation_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "mapping.md").read_text(encoding="utf-8")
+    text = textwrap.dedent(re.search(r"(?ms)^    \{\n.*?^    \}\n", page)[0])  # type: ignore[index]
+    nodes = [
+        node("Conv", ["x", "w"], ["c"], "conv1"),
+        node("Relu", ["c"], ["r"], "relu1"),
+        node("Gemm", ["x2", "v"], ["y"], "fc"),
+    ]
+    nodes.insert(2, node("Flatten", ["r"], ["x2"], "flat"))
+    model = network(nodes, {"x": (1, 3, 2, 2)}, ["y"], {"w": weight(64, 3, 1, 1), "v": weight(256, 10)})
+    cluster = Platform.parse("pi0, slots=0-3\npi1, slots=0-3\n", "pis.txt")
+    graph = graph_of(tmp_path, model)
+    found = Mapping.from_json(text, graph, cluster)
+    assert [(s.layer, s.start, s.stop, s.device) for s in found.shards][:2] == [(0, 0, 48, 0), (0, 48, 64, 1)]
+    assert found.reader == 0
 
 
 def refused(cnn: Graph, **layers: Any) -> list[str]:
