@@ -74,13 +74,13 @@ def test_hosts_that_were_prepared_are_left_as_they_are(
 ) -> None:
     first = testbed.hosts[0]
     bundle = make_bundle(tmp_path, "\n".join(testbed.platform.read_text().splitlines()[:3]))
-    before = testbed.said(first, f"ls -l --full-time {WORK}")
+    before = testbed.said(first, f"ls -ld --full-time {WORK}/venv")
     with testbed.hurried():
         again = command(testbed, "prepare", "--wheels", wheels, "--exclude", testbed.hosts[1])["prepared"]
         of_bundle = command(testbed, "deploy", bundle, "--dry-run", "--prepare", "--wheels", wheels)["prepared"]
     assert again == {host: "was prepared already" for host in testbed.hosts if host != testbed.hosts[1]}
     assert of_bundle == {first: f"would have {' '.join(pins([sys.version]))}"}
-    assert testbed.said(first, f"ls -l --full-time {WORK}") == before
+    assert testbed.said(first, f"ls -ld --full-time {WORK}/venv") == before
 
 
 @pytest.mark.parametrize("network", ["alexnet", "densenet121"])

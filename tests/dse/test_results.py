@@ -13,7 +13,7 @@ import numba
 import numpy as np
 import pytest
 
-from dse import results
+from dse import results, units
 from dse.evaluation import OBJECTIVES
 from model.load import load
 from model.mapping import Mapping
@@ -132,5 +132,5 @@ def test_a_mapping_survives_the_short_form(tmp_path: Path) -> None:
 
 def test_values_are_shown_with_their_units() -> None:
     values = (0.02834, 1.5, 65e6, 0.004)
-    shown = [results.shown(name, value) for name, value in zip(OBJECTIVES, values, strict=True)]
+    shown = [units.shown(name, value) for name, value in zip(OBJECTIVES, values, strict=True)]
     assert shown == ["28.34 ms", "1.5 J", "65 MB", "4 ms"]

@@ -96,12 +96,12 @@ def test_a_broken_upload_goes_on_where_it_broke(
     parcel, server = shipment.parcels[1], sshds[1]
     whole, part = "rank01/segment000.onnx", 0
 
-    def breaking(talk: Talk, path: Path, start: int, tell: object) -> None:
+    def breaking(talk: Talk, path: Path, start: int) -> None:
         if str(path).endswith(whole):
             talk.send(path.read_bytes()[: 3 << 20])
             talk._channel.get_transport().close()
             raise HostError("the line broke")
-        send(talk, path, start, None)
+        send(talk, path, start)
 
     send = shipping._send
     with monkeypatch.context() as patch:
