@@ -23,7 +23,7 @@ from runtime.inprocess import run_in_process
 from runtime.launch import read_plan, run
 from runtime.options import Options
 from runtime.plan import Plan
-from runtime.segment import CPU, NUMPY_NAMES, SIGNED
+from runtime.segment import CPU, NUMPY_NAMES, choose_kernels
 
 TOLERANCE, HALF_TOLERANCE = 1e-4, 1e-2
 """Largest error that passes; with float16 anywhere, the second: it has 11 bits. Sums are taken in another order in a
@@ -148,7 +148,7 @@ def _session(model: Path, frame: Arrays) -> Any:
     """The whole CNN, opened for a frame of these sizes."""
     options = ort.SessionOptions()
     options.log_severity_level = 3
-    options.add_session_config_entry(*SIGNED)
+    choose_kernels(options)
     session = ort.InferenceSession(str(model), options, providers=[CPU])
     if all(_fits(i.shape, frame[i.name].shape) for i in session.get_inputs() if i.name in frame):
         return session

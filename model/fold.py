@@ -15,6 +15,9 @@ import onnxruntime as ort
 from model.graph import Layer
 from runtime.errors import CleaveError
 
+AXES = 13
+"""The first opset in which QuantizeLinear has an axis."""
+
 
 def folded(path: Path, original: onnx.ModelProto) -> onnx.ModelProto:
     """The model after ONNX Runtime's basic passes (exact, standard operators), in the file's order."""
@@ -30,8 +33,17 @@ def folded(path: Path, original: onnx.ModelProto) -> onnx.ModelProto:
         except Exception as error:  # ONNX Runtime raises its own kinds, of no common base
             raise CleaveError(f"{path}: cannot be folded: {str(error).splitlines()[0]}") from error
     _restore_order(model, original)
+    _drop_axes(model)
     model.ir_version = original.ir_version
     return model
+
+
+def _drop_axes(model: onnx.ModelProto) -> None:
+    """ONNX Runtime writes an axis on what (de)quantises by one scale, also where its opset has none."""
+    if max(opset.version for opset in model.opset_import if not opset.domain) < AXES:
+        for node in model.graph.node:
+            if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+                del node.attribute[:]
 
 
 def _restore_order(model: onnx.ModelProto, original: onnx.ModelProto) -> None:

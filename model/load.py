@@ -12,7 +12,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import TensorProto, ValueInfoProto, helper, numpy_helper, shape_inference
 
-from model import constants, fold, pools, quantised, wire
+from model import constants, fold, pools, quantised, resizing, wire
 from model.graph import Graph, Layer, Tensor
 from model.macs import macs
 from runtime.errors import CleaveError
@@ -54,6 +54,7 @@ def _load(path: Path, shapes: Mapping[str, tuple[int, ...]], folded: bool) -> Gr
     _set_shapes(model, shapes, path)
     infos = _settle(model, weights, path)
     _refuse_training(model, weights, path)
+    resizing.check(model.graph, weights, _shapes(infos), path)
     _drop_no_ops(model.graph)
     _drop_dead(model.graph)
     graph = _graph(path, original, model, weights, infos, folded)
@@ -206,9 +207,14 @@ def _settle(model: onnx.ModelProto, weights: constants.Constants, path: Path) ->
     """Infer shapes and fold constants until neither finds more; value infos by tensor name."""
     while True:
         infos = _infer(model, weights, path)
-        shapes = {name: shape for name, info in infos.items() if (shape := _static(info)) is not None}
+        shapes = _shapes(infos)
         if not pools.correct(model.graph, shapes, path) and not constants.fold(model, weights, shapes, path):
             return infos
+
+
+def _shapes(infos: Mapping[str, ValueInfoProto]) -> dict[str, tuple[int, ...]]:
+    """Those that are known, by tensor name."""
+    return {name: shape for name, info in infos.items() if (shape := _static(info)) is not None}
 
 
 def _infer(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> dict[str, ValueInfoProto]:
@@ -223,11 +229,24 @@ def _infer(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> 
         else:
             skeleton.graph.input.append(info)
     try:
-        inferred = shape_inference.infer_shapes(skeleton, strict_mode=True, data_prop=True)
+        inferred = _inferred(skeleton)
     except (shape_inference.InferenceError, ValueError) as error:
         raise CleaveError(f"{path}: shapes do not fit together: {_first_line(error)}") from error
     graph = inferred.graph
     return {info.name: info for infos in (graph.input, graph.value_info, graph.output) for info in infos}
+
+
+def _inferred(skeleton: onnx.ModelProto) -> onnx.ModelProto:
+    """With the shapes that the file states; without those that follow from others where they do not fit, as after a
+    pooling that rounds up they do not before it is corrected.
+    """
+    try:
+        return shape_inference.infer_shapes(skeleton, strict_mode=True, data_prop=True)
+    except shape_inference.InferenceError:
+        del skeleton.graph.value_info[:]
+        for output in skeleton.graph.output:
+            output.type.tensor_type.ClearField("shape")
+        return shape_inference.infer_shapes(skeleton, strict_mode=True, data_prop=True)
 
 
 def _first_line(error: Exception) -> str:
@@ -291,6 +310,9 @@ def _graph(
         words = "changes the scale of what is quantised, which ONNX Runtime makes part of the quantisation before it"
         raise CleaveError(*(f"{path}: layer '{name}' {words}: let it, with --fold" for name in changes[:10]))
     layers = quantised.absorbed(alone, tensors, weights, outputs)
+    if not folded and (between := quantised.unsettled(layers, tensors, weights, outputs)):
+        words = "computes in floats between two quantisations, which ONNX Runtime may make one where it sees both"
+        raise CleaveError(*(f"{path}: layer '{name}' {words}: let it, with --fold" for name in between[:10]))
     origins = fold.origins(original, _names(list(original.graph.node)), layers)
     domains = {node.domain for node in nodes}
     return Graph(

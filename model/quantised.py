@@ -27,6 +27,13 @@ ACTIVATIONS = frozenset({"Relu", "Clip"})
 """What exporters leave between an operator and its QuantizeLinear, which does its work as well where it saturates."""
 Nodes = tuple[onnx.NodeProto, ...]
 
+WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+"""Operators whose float weights, the second input, ONNX Runtime quantises where their neighbours are."""
+MOVES = frozenset(
+    {"Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Split", "MaxPool", "Pad", "Gather", "Expand"}
+    | {"DepthToSpace", "SpaceToDepth", "Resize", "Upsample", "Concat", "Tile"}
+)
+"""Operators past which it moves quantisation, and others that only choose elements or move them."""
 READ_VALUES = frozenset({"Pad", "Resize", "Upsample"})
 """Operators whose rules read the values of constants: these must be what the operator sees."""
 
@@ -35,7 +42,19 @@ def absorbed(
     layers: Iterable[Layer], tensors: dict[str, Tensor], constants: Container[str], outputs: tuple[str, ...]
 ) -> list[Layer]:
     """Layers of one node each, without those that became part of another layer. ``outputs``: of the network."""
-    return _close(_open(list(layers), tensors, constants, outputs), tensors, constants, outputs)
+    found = _close(_open(list(layers), tensors, constants, outputs), tensors, constants, outputs)
+    return [replace(layer, whole=layer.whole or _quantises_weights(layer, constants)) for layer in found]
+
+
+def _quantises_weights(layer: Layer, constants: Container[str]) -> bool:
+    """Whether ONNX Runtime would quantise float weights since all else is: for a part of them by another scale."""
+    weights = layer.node.input[1] if layer.op in WEIGHTED else ""
+    return weights in constants and bool(layer.after) and _opens(layer, constants)
+
+
+def _opens(layer: Layer, constants: Container[str]) -> bool:
+    """Whether a layer dequantises an activation."""
+    return any(node.op_type == DEQUANTIZE and node.input[0] not in constants for node in layer.before)
 
 
 def _open(
@@ -117,6 +136,41 @@ def _is_usual(node: onnx.NodeProto, tensors: dict[str, Tensor], constants: Conta
     axis, rank = _integer(node, "axis", 1), len(values.shape)
     shapes = {(), (1,)} | ({(values.shape[axis],)} if -rank <= axis < rank else set())
     return not _integer(node, "block_size", 0) and all(tensors[name].shape in shapes for name in parameters)
+
+
+def unsettled(
+    layers: Iterable[Layer], tensors: Mapping[str, Tensor], constants: Container[str], outputs: Container[str]
+) -> list[str]:
+    """Names of layers that make floats between two quantisations which ONNX Runtime may make integers where it sees
+    both: it quantises constants on the way, and moves quantisation past operators that move elements.
+
+    layers: as ``absorbed`` gives them; outputs: of the network
+    """
+    chosen = list(layers)
+    readers = defaultdict(list)
+    for layer in chosen:
+        for name in {*layer.inputs}:
+            readers[name].append(layer)
+
+    def follower(layer: Layer) -> Layer | None:
+        """Who alone reads the floats that a layer makes."""
+        name = layer.outputs[0]
+        alone = len(layer.outputs) == 1 and len(readers[name]) == 1 and name not in outputs
+        return readers[name][0] if alone and tensors[name].dtype.startswith("float") else None
+
+    def changes(layer: Layer) -> bool:
+        own = [name for name in layer.node.input if name in constants and tensors[name].dtype.startswith("float")]
+        return layer.op in MOVES or any(tensors[name].elements > 1 for name in own)
+
+    found = []
+    for layer in chosen:
+        chain = [layer]
+        while (following := follower(chain[-1])) is not None:
+            chain.append(following)
+        ends = next((k for k, each in enumerate(chain) if k and (each.after or each.op == QUANTIZE)), 0)
+        if ends and _opens(layer, constants) and any(map(changes, chain[: ends + 1])):
+            found.append(layer.name)
+    return found
 
 
 def rescaled(layers: Iterable[Layer], constants: Mapping[str, onnx.TensorProto], outputs: Container[str]) -> list[str]:

@@ -11,10 +11,11 @@ import numpy as np
 CPU = "CPUExecutionProvider"
 BEHIND = {"TensorrtExecutionProvider": ("CUDAExecutionProvider",)}
 """Providers that take what the chosen one cannot run, before the CPU does."""
-SIGNED = ("session.qdqisint8allowed", "1")
-"""Signed integers are computed as integers. By default ONNX Runtime makes them unsigned on x86 where it sees the
-operator that makes them, and else computes in floats: a part of a network would take other steps than the whole. And
-kernels for unsigned ones saturate on processors without VNNI."""
+KERNELS = {"session.qdqisint8allowed": "1", "session.qdq_matmulnbits_accuracy_level": "1"}
+"""Settings of a session by which a part of a network computes as the whole does. Signed integers are computed as
+integers: by default ONNX Runtime makes them unsigned on x86 where it sees the operator that makes them, and else
+computes in floats. And kernels for unsigned ones saturate on processors without VNNI. Floats that meet quantised
+weights stay floats: by default they are rounded to 8 bits, block by block, and a part has other blocks."""
 EXACT = {"NVIDIA_TF32_OVERRIDE": "0"}
 """Environment of ONNX Runtime, where nothing else is said: GPUs from Ampere on (Orin) would round float32 to 10 bits in
 convolutions and products, and not give the whole network's answer."""
@@ -52,6 +53,12 @@ class Segment:
         self._session.run_with_iobinding(self._binding)
 
 
+def choose_kernels(options: Any) -> None:
+    """Of a session: ``KERNELS``."""
+    for entry in KERNELS.items():
+        options.add_session_config_entry(*entry)
+
+
 def load() -> None:
     """Load ONNX Runtime, once. Not before a segment is opened: a rank that only holds the input needs none."""
     for name, value in EXACT.items():
@@ -80,7 +87,7 @@ def open_session(path: str, provider: str, threads: int, arena: bool = True) -> 
         _share_arena()
         options.add_session_config_entry("session.use_env_allocators", "1")
     options.log_severity_level = 3
-    options.add_session_config_entry(*SIGNED)
+    choose_kernels(options)
     # Threads spin while a segment runs, which is fast, and stop with it: the next segment has threads of its own.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     behind = [name for name in BEHIND.get(provider, ()) if name in available]

@@ -26,7 +26,7 @@ from model.mapping import Mapping, Shard, extent
 from model.planning import Planned, plan
 from model.platform import Platform
 from runtime.plan import RankPlan, Recv, Run, Send
-from runtime.segment import SIGNED
+from runtime.segment import choose_kernels
 
 Arrays = dict[str, np.ndarray]
 Shape = tuple[int, ...]
@@ -235,7 +235,7 @@ def run_whole(model: Path | ModelProto, feeds: Arrays) -> Arrays:
     """All outputs of an ONNX model in ONNX Runtime."""
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 3
-    options.add_session_config_entry(*SIGNED)
+    choose_kernels(options)
     source = str(model) if isinstance(model, Path) else model.SerializeToString()
     session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]

@@ -86,7 +86,8 @@ static void start(const Settings& settings) {
     call(DisablePerSessionThreads, options);
     call(DisableMemPattern, options);
     auto set = [](const char* key, const char* value) { call(AddSessionConfigEntry, options, key, value); };
-    set("session.qdqisint8allowed", "1");     // SIGNED of runtime/segment.py
+    set("session.qdqisint8allowed", "1");     // KERNELS of runtime/segment.py
+    set("session.qdq_matmulnbits_accuracy_level", "1");
     set("session.force_spinning_stop", "1");  // threads spin while a segment runs, and rest while the rank waits
     set("session.disable_prepacking", "1");   // weights stay where they are: mapped from their file, no copy of them
     if (settings.arena) {

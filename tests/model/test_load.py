@@ -485,6 +485,26 @@ def test_channels_that_do_not_fit_the_weights_are_refused(op: str, w: tuple[int,
     ]
 
 
+@pytest.mark.parametrize("opset", [7, 9, 10, 13, 18])
+def test_a_size_that_onnx_and_onnx_runtime_reckon_differently_is_refused(opset: int, tmp_path: Path) -> None:
+    """3 times 5/3 in float32: a little less than 5, and 5."""
+
+    def resized(scale: float) -> ModelProto:
+        scales = [1.0, 1.0, scale, 1.0]
+        if opset == 7:
+            return network(
+                [node("Upsample", ["x"], ["y"], "up", scales=scales)], {"x": (1, 1, 3, 4)}, ["y"], opset=opset
+            )
+        op, names = ("Upsample" if opset == 9 else "Resize"), ["x", "k"] if opset < 11 else ["x", "", "k"]
+        k = np.array(scales, np.float32)
+        return network([node(op, names, ["y"], "up")], {"x": (1, 1, 3, 4)}, ["y"], {"k": k}, opset)
+
+    assert_whole_is_right(graph_of(tmp_path, resized(2.5)))
+    (sentence,) = refused_model(tmp_path, resized(5 / 3))
+    assert sentence.startswith("layer 'up': 3 elements times 1.66666")
+    assert "are 4 for ONNX and 5 for ONNX Runtime; export it with sizes" in sentence
+
+
 ROUND_UP = [(op, opset) for op in ("MaxPool", "AveragePool") for opset in (10, 11, 18, 19, 21, 22)]
 
 
@@ -494,7 +514,9 @@ def test_pooling_that_rounds_up_has_the_shape_of_onnx_runtime(op: str, opset: in
     for kernel, stride, pads in itertools.product((2, 3), (1, 2, 3), ((0, 0), (0, 1), (1, 0), (1, 1))):
         how = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "ceil_mode": 1, "pads": [*pads, *pads[::-1]]}
         nodes = [node(op, ["x"], ["p"], **how), node(op, ["p"], ["q"], **how), node("Flatten", ["q"], ["y"])]
-        graph = graph_of(tmp_path, network(nodes, {"x": (1, 2, 10, 11)}, ["y", "p", "q"], opset=opset))
+        model = network(nodes, {"x": (1, 2, 10, 11)}, ["y", "p", "q"], opset=opset)
+        graph = graph_of(tmp_path, model)
+        assert graph_of(tmp_path, model, folded=True).tensors == graph.tensors
         assert {n: graph.tensors[n].shape for n in "ypq"} == {
             n: value.shape for n, value in run_whole(graph.path, frame(graph)).items()
         }

@@ -34,7 +34,7 @@ from model.mapping import Mapping, Shard
 from model.planning import plan
 from runtime.errors import CleaveError
 from runtime.plan import Send
-from runtime.segment import SIGNED
+from runtime.segment import choose_kernels
 from tests.cuts import DEVICES, EVERY_KIND, LETTERS, Draw, around, cut, randoms, ways
 from tests.model.test_boxes import TYPICAL
 from tests.tiny_cnn import (
@@ -327,6 +327,104 @@ def test_a_second_quantisation_that_onnxruntime_leaves_is_cut(rest: list[str], t
     assert_equal(graph, Mapping.whole(graph, [k % 3 for k in range(len(graph.layers))]))
 
 
+def between(kind: str) -> ModelProto:
+    """Two quantisations with more than one layer between them."""
+    draw = np.random.default_rng(3)
+    weights = {"s": BASE["s"], "z": BASE["z"], "t": np.array(0.3, np.float32), "k": draw.standard_normal(6)}
+    weights = {
+        name: np.asarray(value, weights["z"].dtype if name == "z" else np.float32) for name, value in weights.items()
+    }
+    nodes, shape = [node("QuantizeLinear", ["x", *PAIR], ["h/q"], "h/Q"), opened("h")], (4, 6)
+    if kind == "bias":  # ONNX Runtime: one product of integers, with a bias of integers
+        weights |= {"v": draw.integers(-100, 100, (6, 6)).astype(np.int8), "vs": np.array(0.01, np.float32)}
+        nodes += [
+            node("DequantizeLinear", ["v", "vs"], ["v/dq"], "v/DQ"),
+            node("MatMul", ["h", "v/dq"], ["m"], "first"),
+        ]
+        nodes += [node("Add", ["m", "k"], ["c"], "second")]
+    elif kind == "moved":  # ... a Softmax of integers, since the Transpose moves whatever it is given
+        nodes += [node("Softmax", ["h"], ["m"], "first"), node("Transpose", ["m"], ["c"], "second")]
+    else:  # ... weights of integers
+        shape, weights["v"] = (1, 4, 8, 8), draw.standard_normal((6, 4, 3, 3)).astype(np.float32)
+        weights["k"] = weights["k"].reshape(6, 1, 1)
+        nodes += [node("Conv", ["h", "v"], ["m"], "first"), node("Mul", ["m", "k"], ["c"], "second")]
+    nodes += [node("QuantizeLinear", ["c", "t", "z"], ["c/q"]), node("DequantizeLinear", ["c/q", "t", "z"], ["y"])]
+    used = {name for n in nodes for name in n.input}
+    return network(nodes, {"x": shape}, ["y"], {name: value for name, value in weights.items() if name in used})
+
+
+@pytest.mark.parametrize("kind", ["bias", "moved", "weights"])
+def test_floats_that_onnxruntime_would_make_integers_are_made_so_before_it_is_cut(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(
+        CleaveError, match=r"layer 'first' computes in floats between two quantisations, .* with --fold"
+    ):
+        graph_of(tmp_path, between(kind))
+    graph = graph_of(tmp_path, between(kind), folded=True)
+    assert_equal(graph, Mapping.whole(graph, [k % 2 for k in range(len(graph.layers))]))
+    for seed in range(4):
+        assert_equal(graph, random_mapping(random.Random(seed), graph, DEVICES))
+
+
+def test_floats_that_stay_floats_between_two_quantisations_are_cut(tmp_path: Path) -> None:
+    """A residual, as TensorRT has it quantised: the convolution's result is not."""
+    rest = [node("Add", ["c", "c2"], ["e"], "add"), node("Relu", ["e"], ["f"], "relu"), closed("f")]
+    model = convolution([node("Conv", ["h", "w/dq", "b/dq"], ["c2"], "conv2", pads=[1] * 4), *rest], {"f/q": "uint8"})
+    graph = graph_of(tmp_path, model)
+    assert {"conv", "conv2", "add"} < {*names(graph)}
+    for seed in range(4):
+        assert_equal(graph, random_mapping(random.Random(seed), graph, DEVICES))
+
+
+def test_float_weights_that_onnxruntime_would_quantise_are_whole(tmp_path: Path) -> None:
+    nodes = [node("QuantizeLinear", ["x", *PAIR], ["h/q"], "h/Q"), opened("h")]
+    nodes += [node("Conv", ["h", "v"], ["c"], "conv"), closed("c")]
+    weights = {name: BASE[name] for name in PAIR} | {"v": weight(8, 6, 3, 3)}
+    graph = graph_of(tmp_path, network(nodes, {"x": IMAGE}, {"c/q": "uint8"}, weights))
+    assert ways(graph, graph.by_name["conv"]) == ""
+    assert_equal(graph, Mapping.whole(graph, [0, 1]))
+    folded = graph_of(tmp_path, network(nodes, {"x": IMAGE}, {"c/q": "uint8"}, weights), folded=True)
+    assert "c" in ways(folded, folded.by_name["conv"])
+    for seed in range(4):
+        assert_equal(folded, random_mapping(random.Random(seed), folded, DEVICES))
+
+
+@pytest.mark.parametrize("op", ["MatMul", "Gemm"])
+def test_quantised_weights_that_meet_floats_multiply_floats(op: str, tmp_path: Path) -> None:
+    """Blocks of 32 input channels are of one part, and of another, and none is rounded for itself."""
+    draw = np.random.default_rng(0)
+    nodes = [node("Abs", ["x"], ["h"], "abs"), node("DequantizeLinear", ["v", "vs", "vz"], ["w"], "w/DQ", axis=1)]
+    nodes += [node(op, ["h", "w"], ["m"], "dense"), node("Neg", ["m"], ["y"], "neg")]
+    weights = {
+        "v": draw.integers(-100, 100, (70, 40)).astype(np.int8),
+        "vs": np.linspace(0.004, 0.006, 40, dtype=np.float32),
+    }
+    graph = graph_of(tmp_path, network(nodes, {"x": (2, 70)}, ["y"], weights | {"vz": np.zeros(40, np.int8)}, 21, 10))
+    feeds = {"x": (draw.standard_normal((2, 70)) * np.exp(draw.standard_normal(70))).astype(np.float32)}
+    wanted = run_whole(graph.path, feeds)["y"]
+    for kind, size in ((boxes.CHANNELS, 40), (boxes.PARTIAL, 70)):
+        parts = [Shard(1, 0, 33, 1, kind), Shard(1, 33, size, 2, kind)]
+        got = run_mapping(graph, Mapping.of([Shard(0, 0, 70, 0), *parts, Shard(2, 0, 40, 0)]), DEVICES, feeds)["y"]
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("opset", [10, 12, 13])
+def test_folding_writes_nothing_that_its_opset_does_not_have(opset: int, tmp_path: Path) -> None:
+    weights = {"s": np.array(0.1, np.float32), "z": np.array(0, np.int8), "k": np.arange(3, dtype=np.int8)}
+    pair = ["s", "z"]
+    nodes = [node("QuantizeLinear", ["x", *pair], ["xq"]), node("DequantizeLinear", ["xq", *pair], ["xd"])]
+    nodes += [node("Transpose", ["xd"], ["t"], "t1", perm=[0, 2, 3, 1]), node("QuantizeLinear", ["t", *pair], ["tq"])]
+    nodes += [node("DequantizeLinear", ["tq", *pair], ["td"]), node("DequantizeLinear", ["k", *pair], ["kd"])]
+    nodes += [node("Mul", ["td", "kd"], ["m"], "mul"), node("QuantizeLinear", ["m", *pair], ["mq"])]
+    nodes += [
+        node("DequantizeLinear", ["mq", *pair], ["md"]),
+        node("Transpose", ["md"], ["u"], "t2", perm=[0, 3, 1, 2]),
+    ]
+    nodes += [node("QuantizeLinear", ["u", *pair], ["y"])]
+    model = network(nodes, {"x": (1, 3, 2, 4)}, {"y": "int8"}, weights, opset, 8)
+    graph = graph_of(tmp_path, model, folded=True)
+    assert_equal(graph, random_mapping(random.Random(0), graph, DEVICES))
+
+
 def test_constants_whose_values_a_rule_reads_are_not_quantised_to_it(tmp_path: Path) -> None:
     """The padding of a Pad is the number that DequantizeLinear makes."""
     pads = np.array([0, 0, 2, 0, 0, 0, 1, 0])
@@ -509,7 +607,7 @@ def test_parts_of_signed_integers_are_computed_as_integers(tmp_path: Path) -> No
     for run in runs(planned):
         options, file = ort.SessionOptions(), tmp_path / "optimised.onnx"
         options.log_severity_level, options.optimized_model_filepath = 3, str(file)
-        options.add_session_config_entry(*SIGNED)
+        choose_kernels(options)
         part = segment(graph, planned, run).model()
         ort.InferenceSession(part.SerializeToString(), options, providers=["CPUExecutionProvider"])
         heavy = [graph.by_name[each.layer].op == "Conv" for each in run.parts]
