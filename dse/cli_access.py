@@ -117,6 +117,17 @@ def reached(platform: Platform, access: Login) -> Iterator[Hosts]:
         yield found
 
 
+def unfit(platform: Platform, access: Login) -> list[str]:
+    """What keeps hosts from taking part, a sentence each; ``DeployError`` where none can. Of hosts elsewhere alone."""
+    if any(host.address in HERE for host in platform.hosts):
+        return []
+    with reached(platform, access) as hosts:
+        verdicts = hosts.check(mixed=access.mixed)
+    if all(verdict.failures for verdict in verdicts):
+        refused(verdicts)
+    return [f"{verdict.host}: {sentence}" for verdict in verdicts for sentence in verdict.failures]
+
+
 def _parcels(platform: Platform, access: Login) -> list[Parcel]:
     """What each host needs for ranks on all its devices."""
     found = []

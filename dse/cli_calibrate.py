@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from dse.calibrate.check import Drift, drifts, link_drifts, together_drifts
 from dse.calibrate.command import SAMPLES, Lab, Measured
 from dse.calibrate.samples import Store, opened
 from dse.calibrate.tried import corrected, tried
-from dse.cli_access import Running, placed
+from dse.cli_access import Running, placed, unfit
 from dse.cli_group import grouped
 from dse.cli_options import (
     DryRunOption,
@@ -39,7 +39,7 @@ from dse.cli_options import (
 )
 from dse.cli_progress import working
 from dse.inputs import Cnn, read_cnn
-from model.platform import Platform, find, text_of
+from model.platform import Device, Platform, find, text_of
 from runtime.errors import CleaveError
 
 
@@ -101,6 +101,8 @@ def calibrate(
         tell_dry(as_json, sentence, would_measure=names, would_write=files)
         return
     say = aside(as_json)
+    if wrong := unfit(cluster, access):
+        raise CleaveError(*wrong, "to go on without such a host, make its line in the platform file a comment: # …")
     with (
         opened(out / SAMPLES) if check else _store(out, cnns) as store,
         working(say, "checking" if check else "measuring") as tell,
@@ -136,7 +138,11 @@ def _judge(found: Sequence[Drift], slowdowns: Mapping[str, float], calibrated: P
 def _conclude(lab: Lab, found: Measured, calibrated: Path, as_json: bool) -> None:
     """Write what comes of all that was measured, try it on the runs on several devices, and say how far it is off."""
     made = results.result(lab, found)
+    before = _slowed(calibrated)
     results.write(lab.folder, calibrated.name, made)
+    if before:
+        names = ", ".join(f"{device.name} {device.slowdown:g}" for device in before)
+        show.line(aside(as_json), f"what --adjust had found is gone: {names}; --check --adjust finds it anew")
     tests = tried(lab, found, Platform.from_file(str(calibrated)))
     made = corrected(made, tests, found.apart)
     results.write(lab.folder, calibrated.name, made)
@@ -144,6 +150,13 @@ def _conclude(lab: Lab, found: Measured, calibrated: Path, as_json: bool) -> Non
         print_json(shown.body(lab, found, made, tests))
     else:
         shown.calibrated(console, lab, found, made, tests, calibrated)
+
+
+def _slowed(calibrated: Path) -> list[Device]:
+    """Devices that an earlier calibration was adjusted for."""
+    with suppress(CleaveError):
+        return [device for device in Platform.from_file(calibrated).devices if device.slowdown != 1]
+    return []
 
 
 @contextmanager

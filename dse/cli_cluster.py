@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from codegen.bundle import check_source
 from codegen.folder import check_writable
@@ -77,12 +78,14 @@ class Keep:
         Path | None, typer.Option("--save-trace", help="Write the same for dse simulate --measured")
     ] = None
 
-    def write(self, found: benching.Bench) -> None:
+    def write(self, found: benching.Bench, say: Console) -> None:
         """All or nothing, each."""
         if self.trace is not None:
             save_text(str(self.trace), to_perfetto(*found.traces))
         if self.save_trace is not None:
             save_text(str(self.save_trace), found.to_lines())
+        for file in filter(None, (self.trace, self.save_trace)):
+            show.line(say, f"wrote {file}")
 
 
 @grouped
@@ -146,13 +149,14 @@ def bench(
         if others := [rank.device for rank in read_plan(bundle).ranks if rank.provider != CPU]:
             show.line(aside(as_json), f"{', '.join(others)}: this machine's processor takes their place, "
                       "so times are not theirs")  # fmt: skip
-        keep.write(found := runs.timed(bundle, how, provider=CPU, timeout_s=runs.timeout))
+        keep.write(found := runs.timed(bundle, how, provider=CPU, timeout_s=runs.timeout), aside(as_json))
+        show.line(aside(as_json), "on this machine; --platform FILE runs a bundle on its hosts, and checks the answer")
         sys.stdout.write(found.to_json()) if as_json else show.bench(console, bundle, found)
         return
     with ready(bundle, Platform.from_file(platform), recipe, loss, aside(as_json)) as made:
         whole = check_source(made.bundle, recipe.whole_model) if check else None
         with _running(made, access, as_json) as runner:
-            keep.write(found := runs.timed(made.bundle, how, timeout_s=runs.timeout, runner=runner))
+            keep.write(found := runs.timed(made.bundle, how, timeout_s=runs.timeout, runner=runner), aside(as_json))
             if not as_json:
                 show.bench(console, made.bundle, found)
             verified = runs.verified(made.bundle, whole, how, runner) if whole else None

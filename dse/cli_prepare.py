@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +20,7 @@ from model.platform import Platform
 from runtime.deploy import prepare as environments
 from runtime.deploy.check import Verdict
 from runtime.deploy.cluster import Hosts, refused
-from runtime.deploy.parcel import File
+from runtime.deploy.target import DeployError
 from runtime.errors import CleaveError
 
 
@@ -55,10 +56,10 @@ class Environment(Packages):
 
 @dataclass(frozen=True)
 class Installs:
-    """packages: None: those that suit all hosts; carried: wheels, by name, for hosts that reach no index"""
+    """packages: None: those that suit all hosts; carried: for hosts that reach no index"""
 
     packages: tuple[str, ...] | None
-    carried: dict[str, File] | None
+    carried: environments.Wheels | None
 
     def make(self, hosts: Hosts, dry: bool = False) -> dict[str, str]:
         """Make the environment of every host that was checked; what was done, by host. dry: what would be"""
@@ -80,7 +81,8 @@ def prepare(
 ) -> None:
     """Check every host of a platform, and make the Python environment that ranks run in."""
     installs, body = packages.read(), dict[str, Any]()
-    with reached(excluded.left(Platform.from_file(platform)), access) as hosts:
+    left = excluded.left(Platform.from_file(platform))
+    with going_on(len(left.hosts)), reached(left, access) as hosts:
         checked(hosts, True, access.mixed, body, as_json, show_table=dry_run)
         body["prepared"] = installs.make(hosts, dry_run)
         if not dry_run:
@@ -91,6 +93,18 @@ def prepare(
         show.line(
             console, "\n".join(f"{'dry run: ' * dry_run}{host}: {done}" for host, done in body["prepared"].items())
         )
+
+
+@contextmanager
+def going_on(count: int) -> Iterator[None]:
+    """Where some hosts of so many fail, and not all, it is said how to go on without them."""
+    try:
+        yield
+    except DeployError as error:
+        lost = [f"--exclude {host}" for host in error.failures]
+        raise CleaveError(
+            *error.sentences, *([f"to go on without, add {' '.join(lost)}"] if len(lost) < count else [])
+        ) from error
 
 
 def checked(

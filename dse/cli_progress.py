@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from dse import ending, search, show
 from dse.evaluation import OBJECTIVES
 from dse.units import shown
+from model.compiled import IS_FIRST
 
 QUIET_S = 60.0
 """Where there is no terminal, nothing is said for so long."""
@@ -25,6 +26,8 @@ def searching(say: Console, settings: search.Settings) -> Iterator[tuple[search.
 
     Gives what the search calls after each generation, and what prints a line once the search is done.
     """
+    if IS_FIRST:
+        show.line(say, "compiling the search for the first time takes a minute or two; the next one begins at once")
     bar = _Bar(say, "searching", settings.generations)
     columns = [OBJECTIVES.index(objective) for objective in settings.objectives]
 

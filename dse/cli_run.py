@@ -14,7 +14,7 @@ from codegen.render import PYTHON, TARGETS
 from dse import run as job
 from dse import show
 from dse.chromosomes import KINDS, SHARES
-from dse.cli_access import Running, placed
+from dse.cli_access import Running, placed, unfit
 from dse.cli_group import grouped
 from dse.cli_options import (
     CALIBRATED,
@@ -165,6 +165,9 @@ def run(
             as_json, f"{encoding.n_genes} genes; would write {out}", genes=encoding.n_genes, would_write=[str(out)]
         )
         return
+    if measuring:
+        for sentence in unfit(cluster, access):
+            show.line(say, f"cannot be measured on: {sentence}")
     with searching(say, settings) as (step, tell):
         outcome = job.run(
             loaded,
@@ -184,7 +187,8 @@ def run(
         print_json(json.loads((out / "summary.json").read_text()))
     else:
         show.outcome(console, outcome, cluster, settings.generations, out)
-    raise typer.Exit(0 if outcome.passed else 1)
+    nothing = outcome.closed is not None and bool(outcome.closed.attempts) and not outcome.closed.measured
+    raise typer.Exit(0 if outcome.passed and not nothing else 1)
 
 
 def splits_of(asked: int | None, cluster: Platform) -> int:

@@ -95,6 +95,8 @@ def simulate(
     if picture:
         _draw(picture, script, cluster, look, predicted)
     print_json(show_simulated.body(look)) if as_json else show_simulated.simulated(console, look)
+    for file in filter(None, (trace, picture)):
+        show.line(aside(as_json), f"wrote {file}")
     show.warn_unlike(aside(as_json), graph, cluster)
 
 

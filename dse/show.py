@@ -174,7 +174,9 @@ def _closed(console: Console, closed: Closed) -> None:
     line(console, f"measured {len(closed.measured)} of {len(closed.attempts)} mappings that were tried; "
          "figures above are measured where they can be")  # fmt: skip
     for name, (model, corrected) in closed.errors().items():
-        line(console, f"{UNITS[name][0]}: the model was off by {model:.1%} on average, corrected by {corrected:.1%}")
+        line(
+            console, f"{UNITS[name][0]}: the model was off by {model:.1%} on average, by {corrected:.1%} once corrected"
+        )
 
 
 def proven_line(objective: str, known: Proven) -> str:

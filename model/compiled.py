@@ -35,6 +35,9 @@ if not os.environ.get("NUMBA_CACHE_DIR"):
     _home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     _config.CACHE_DIR = str(Path(_home) / "cleave" / "kernels" / _source_key())
 
+IS_FIRST = not Path(str(_config.CACHE_DIR)).exists()
+"""Whether nothing has been compiled yet, which takes a minute."""
+
 kernel: Callable[..., Any] = partial(_njit, cache=True, _nrt=False)
 """Compile a function that allocates nothing. Without reference counts (``_nrt``): with them, taking an array out of
 a tuple is an atomic operation, which cost three quarters of the time, and threads contend for it."""

@@ -12,7 +12,8 @@ from runtime.deploy import prepare as environments
 from runtime.deploy.check import Verdict
 from runtime.deploy.connect import Connection, connect
 from runtime.deploy.keys import Trust
-from runtime.deploy.parcel import File, Parcel, Shipment
+from runtime.deploy.parcel import Parcel, Shipment
+from runtime.deploy.prepare import Wheels
 from runtime.deploy.session import OWN_KEY, Session, session
 from runtime.deploy.ship import Shipped
 from runtime.deploy.target import DeployError, Target, each, everywhere
@@ -46,10 +47,10 @@ class Hosts:
         lost = {**self._lost, **failed}
         return check.judge(list(self._parcels.values()), self._facts, lost, prepare=prepare, mixed=mixed)
 
-    def suitable(self, carried: dict[str, File] | None) -> tuple[str, ...]:
+    def suitable(self, carried: Wheels | None) -> tuple[str, ...]:
         """The packages that suit all hosts, once checked. ``CleaveError`` where none do, or wheels lack some.
 
-        carried: by name, the wheels that hosts without an index get
+        carried: what hosts without an index get
         """
         environments.check_providers(chain(*(parcel.providers for parcel in self._parcels.values())))
         pinned = environments.pins(found["base python"] for found in self._facts.values())
@@ -57,7 +58,7 @@ class Hosts:
             environments.check_carried(carried, pinned, self._facts.values())
         return pinned
 
-    def prepare(self, packages: tuple[str, ...], carried: dict[str, File] | None) -> dict[str, str]:
+    def prepare(self, packages: tuple[str, ...], carried: Wheels | None) -> dict[str, str]:
         """Make every host's environment; what was done, by host. carried: as ``suitable`` takes it"""
         return everywhere(self.targets, lambda t: environments.prepare(self._lines[t.name], packages, carried))
 

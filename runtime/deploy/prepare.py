@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -86,27 +87,37 @@ def check_providers(providers: Iterable[str]) -> None:
         )
 
 
-def wheels(folder: Path) -> dict[str, File]:
-    """The wheels of a folder, for hosts that reach no index."""
+@dataclass(frozen=True)
+class Wheels:
+    """Packages for hosts that reach no index. files: by name, of the folder"""
+
+    folder: Path
+    files: dict[str, File]
+
+
+def wheels(folder: Path) -> Wheels:
+    """Those of a folder."""
     if not folder.is_dir():
         raise CleaveError(f"--wheels {folder}: there is no such folder")
-    return {file.name: File(file, file_hash(str(file)), file.stat().st_size) for file in sorted(folder.glob("*.whl"))}
+    found = sorted(folder.glob("*.whl"))
+    return Wheels(folder, {file.name: File(file, file_hash(str(file)), file.stat().st_size) for file in found})
 
 
-def check_carried(carried: Iterable[str], packages: Iterable[str], facts: Iterable[Mapping[str, Any]]) -> None:
+def check_carried(carried: Wheels, packages: Iterable[str], facts: Iterable[Mapping[str, Any]]) -> None:
     """``CleaveError`` where no wheel is of a package, with the command that brings all of them for hosts like these."""
-    there = {tuple(wheel.lower().split("-")[:2]) for wheel in carried}
+    there = {tuple(wheel.lower().split("-")[:2]) for wheel in carried.files}
     if not (lacking := [package for package in packages if tuple(package.split("==")) not in there]):
         return
     hosts = sorted({(found["arch"], *two(found["base python"])) for found in facts})
     raise CleaveError(
-        f"--wheels DIR has no {', '.join(lacking)}; fill it on a computer with a network:",
-        *(f"pip download -d DIR --only-binary=:all: --platform manylinux_2_28_{arch} --platform manylinux2014_{arch} "
-          f"--python-version {first}.{second} {' '.join(packages)}" for arch, first, second in hosts),
+        f"--wheels {carried.folder}: has no {', '.join(lacking)}; fill it on a computer with a network:",
+        *(f"pip download -d {carried.folder} --only-binary=:all: --platform manylinux_2_28_{arch} "
+          f"--platform manylinux2014_{arch} --python-version {first}.{second} {' '.join(packages)}"
+          for arch, first, second in hosts),
     )  # fmt: skip
 
 
-def prepare(connection: Connection, packages: tuple[str, ...], carried: dict[str, File] | None) -> str:
+def prepare(connection: Connection, packages: tuple[str, ...], carried: Wheels | None) -> str:
     """Have ``work/venv`` with exactly these packages; what was done, in a word. ``HostError`` with pip's reason."""
-    where = ship(connection, "wheels", carried).release if carried is not None else None
+    where = ship(connection, "wheels", carried.files).release if carried is not None else None
     return str(connection.call("venv", PREPARE_S, packages=list(packages), wheels=where)["done"])

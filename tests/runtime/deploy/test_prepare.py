@@ -12,7 +12,18 @@ import pytest
 
 from runtime.deploy.far import lock, venv
 from runtime.deploy.far.common import FarError
-from runtime.deploy.prepare import BOARD, NAMES, check_carried, check_providers, pins, prepare, requirements, wheels
+from runtime.deploy.parcel import File
+from runtime.deploy.prepare import (
+    BOARD,
+    NAMES,
+    Wheels,
+    check_carried,
+    check_providers,
+    pins,
+    prepare,
+    requirements,
+    wheels,
+)
 from runtime.deploy.target import HostError
 from runtime.errors import CleaveError
 from runtime.segment import CPU
@@ -203,18 +214,22 @@ def test_no_environment_for_processors_is_made_for_a_gpu() -> None:
 @pytest.mark.usefixtures("small")  # an index is in reach
 def test_a_folder_that_lacks_wheels_is_refused_with_how_to_fill_it(tmp_path: Path) -> None:
     """For each kind of host: pip would fetch what suits the workstation."""
+
+    def carried(name: str) -> Wheels:
+        return Wheels(Path("w"), {name: File(Path("w", name), "", 1)})
+
     facts = [{"arch": arch, "base python": python} for arch, python in (("x86_64", "3.9.2"), ("aarch64", "3.8.10"))]
-    check_carried(["numpy-1.24.4-cp38-cp38-manylinux2014_aarch64.whl"], BOARD[:1], facts)
+    check_carried(carried("numpy-1.24.4-cp38-cp38-manylinux2014_aarch64.whl"), BOARD[:1], facts)
     with pytest.raises(CleaveError) as caught:
-        check_carried(["numpy-1.24.3-cp38-cp38-manylinux2014_aarch64.whl"], BOARD[:2], facts * 2)
+        check_carried(carried("numpy-1.24.3-cp38-cp38-manylinux2014_aarch64.whl"), BOARD[:2], facts * 2)
     first, *commands = caught.value.sentences
-    assert first.startswith(f"--wheels DIR has no {BOARD[0]}, {BOARD[1]}; fill it")
+    assert first.startswith(f"--wheels w: has no {BOARD[0]}, {BOARD[1]}; fill it")
     assert [command.split("--python-version")[1] for command in commands] == [
         f" {python} {BOARD[0]} {BOARD[1]}" for python in ("3.8", "3.9")
     ]
     download = ["download", "-q", "-d", str(tmp_path), "--no-deps", *commands[0].split()[4:-2], SMALL]
     assert subprocess.run([sys.executable, "-m", "pip", *download], check=False).returncode == 0
-    (wheel,) = wheels(tmp_path)
+    (wheel,) = wheels(tmp_path).files
     assert wheel.startswith(f"{SMALL}-")
     with pytest.raises(CleaveError, match="there is no such folder"):
         wheels(tmp_path / "none")
