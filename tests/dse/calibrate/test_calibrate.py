@@ -297,7 +297,7 @@ def test_what_is_adjusted_predicts_what_was_measured_and_a_new_calibration_takes
     for more, times in ((), a.slowdown), (("--adjust",), 1.0):
         again, *_ = json.loads(dse(*afterwards, "--check", *more, "--json").out)
         assert again["before_s"] == pytest.approx(network["before_s"] * times)
-    done(*afterwards)
+    assert f"what --adjust had found is gone: a_cpu0 {a.slowdown:g}, c_cpu0" in done(*afterwards)
     assert [device.slowdown for device in Platform.from_file("out/p.txt").devices] == [1, 1]
 
 
@@ -434,3 +434,13 @@ def test_hosts_of_a_cluster_are_measured_over_ssh(testbed: Cluster, here: Path) 
     assert looked == set(testbed.hosts)
     assert all(run.conditions["open mpi"] and run.conditions["kernel"] for run in runs)
     assert set(testbed.said(testbed.hosts[0], bundles).split()) - before == {"calibration"}
+
+
+def test_hosts_are_asked_before_anything_is_measured(here: Path) -> None:
+    (here / "far.txt").write_text(
+        "far, address=127.0.0.9, port=1, slots=0\nother, address=127.0.0.9, port=2, slots=0\n"
+    )
+    said = dse("calibrate", "--cnn", "six.onnx", "--platform", "far.txt", "--out", "far")
+    assert said.code == 2
+    assert [sentence.split(":")[0] for sentence in said.sentences] == ["far", "other"]
+    assert not (here / "far").exists()

@@ -170,3 +170,13 @@ def test_options_that_cannot_be_are_refused_before_the_search(words: tuple[objec
     said = dse(*RUN, *words)
     assert (said.code, said.sentences) == (2, [sentence])
     assert files(Path()) == before
+
+
+def test_where_no_host_can_be_reached_nothing_is_searched(here: Path) -> None:
+    (here / "p.txt").write_text("far, address=127.0.0.9, port=1, slots=0\n")
+    before = files(here)
+    said = dse(*RUN, "--chromosome", "vertical", "--measure", 6)
+    assert said.code == 2
+    assert said.sentences[0].startswith("far: cannot be reached at [127.0.0.9]:1")
+    assert "search" not in said.out
+    assert files(here) == before
