@@ -297,7 +297,7 @@ def test_what_is_adjusted_predicts_what_was_measured_and_a_new_calibration_takes
     for more, times in ((), a.slowdown), (("--adjust",), 1.0):
         again, *_ = json.loads(dse(*afterwards, "--check", *more, "--json").out)
         assert again["before_s"] == pytest.approx(network["before_s"] * times)
-    assert f"what --adjust had found is gone: a_cpu0 {a.slowdown:g}, c_cpu0" in done(*afterwards)
+    assert "what --adjust had found is gone: a_cpu0" in done(*afterwards)
     assert [device.slowdown for device in Platform.from_file("out/p.txt").devices] == [1, 1]
 
 
