@@ -56,6 +56,7 @@ def _load(path: Path, shapes: Mapping[str, tuple[int, ...]], folded: bool) -> Gr
     _refuse_training(model, weights, path)
     resizing.check(model.graph, weights, _shapes(infos), path)
     _drop_no_ops(model.graph)
+    constants.replace_nodes(model.graph, quantised.without_twins(model.graph, weights))
     _drop_dead(model.graph)
     graph = _graph(path, original, model, weights, infos, folded)
     _check_types(graph)

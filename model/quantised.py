@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import onnx
 
@@ -181,8 +182,7 @@ def rescaled(layers: Iterable[Layer], constants: Mapping[str, onnx.TensorProto],
     """
 
     def alike(one: str, other: str) -> bool:
-        values = constants.get(one), constants.get(other)
-        return one == other or _without_name(values[0]) == _without_name(values[1]) != b""
+        return one == other or _content(one, constants) == _content(other, constants)
 
     makers = {name: layer for layer in layers for name in layer.outputs}
     readers = defaultdict(list)
@@ -205,13 +205,33 @@ def rescaled(layers: Iterable[Layer], constants: Mapping[str, onnx.TensorProto],
     return [each.name for first, each in doubled if not all(map(alike, first.inputs[1:], each.inputs[1:]))]
 
 
-def _without_name(value: onnx.TensorProto | None) -> bytes:
-    """All else of a constant; nothing of what is none."""
+def _content(name: str, constants: Mapping[str, onnx.TensorProto]) -> str | bytes:
+    """All of a constant but its name; the name of what is none."""
+    if name not in constants:
+        return name
     found = onnx.TensorProto()
-    if value is not None:
-        found.CopyFrom(value)
-        found.ClearField("name")
+    found.CopyFrom(constants[name])
+    found.ClearField("name")
     return found.SerializeToString(deterministic=True)
+
+
+def without_twins(graph: onnx.GraphProto, constants: Mapping[str, onnx.TensorProto]) -> list[onnx.NodeProto]:
+    """The nodes of a graph, but of those that quantise the same in the same way only the first, which others read then.
+
+    ONNX Runtime does so, and computes in integers what only one node reads.
+    """
+    outputs, first, alias = {o.name for o in graph.output}, dict[Any, str](), dict[str, str]()
+    kept = []
+    for node in graph.node:
+        node.input[:] = [alias.get(name, name) for name in node.input]
+        if node.op_type == QUANTIZE and node.output[0] not in outputs:
+            how = [attribute.SerializeToString(deterministic=True) for attribute in node.attribute]
+            key = (*(_content(name, constants) for name in node.input), *how)
+            alias[node.output[0]] = first.setdefault(key, node.output[0])
+            if alias[node.output[0]] != node.output[0]:
+                continue
+        kept.append(node)
+    return kept
 
 
 def parameter_needs(graph: Graph, node: onnx.NodeProto, need: Need) -> dict[str, Need]:

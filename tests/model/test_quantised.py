@@ -375,6 +375,19 @@ def test_floats_that_stay_floats_between_two_quantisations_are_cut(tmp_path: Pat
         assert_equal(graph, random_mapping(random.Random(seed), graph, DEVICES))
 
 
+def test_what_is_quantised_twice_alike_is_quantised_once(tmp_path: Path) -> None:
+    """Then ONNX Runtime computes the convolution in integers, whole and in parts."""
+    rest = [node("QuantizeLinear", ["c", "s2", "z"], ["c/again"], "c/Q2"), closed("c"), opened("c")]
+    rest[2].output[0] = "c1"
+    rest += [node("DequantizeLinear", ["c/again", *PAIR], ["c2"]), node("Relu", ["c1"], ["d"], "relu"), closed("d")]
+    rest += [node("MaxPool", ["c2"], ["e"], "pool", kernel_shape=[2, 2]), closed("e")]
+    model = convolution(rest, {"d/q": "uint8", "e/q": "uint8"}, {"s2": BASE["s"]})
+    graph = graph_of(tmp_path, model)
+    assert names(graph) == ["h/Q", "conv", "relu", "pool"]
+    for seed in range(6):
+        assert_equal(graph, random_mapping(random.Random(seed), graph, DEVICES))
+
+
 def test_float_weights_that_onnxruntime_would_quantise_are_whole(tmp_path: Path) -> None:
     nodes = [node("QuantizeLinear", ["x", *PAIR], ["h/q"], "h/Q"), opened("h")]
     nodes += [node("Conv", ["h", "v"], ["c"], "conv"), closed("c")]
