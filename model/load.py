@@ -12,7 +12,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import TensorProto, ValueInfoProto, helper, numpy_helper, shape_inference
 
-from model import constants, fold, pools, quantised, resizing, wire
+from model import constants, fold, pools, quantised, resizing, settled, wire
 from model.graph import Graph, Layer, Tensor
 from model.macs import macs
 from runtime.errors import CleaveError
@@ -56,7 +56,7 @@ def _load(path: Path, shapes: Mapping[str, tuple[int, ...]], folded: bool) -> Gr
     _refuse_training(model, weights, path)
     resizing.check(model.graph, weights, _shapes(infos), path)
     _drop_no_ops(model.graph)
-    constants.replace_nodes(model.graph, quantised.without_twins(model.graph, weights))
+    constants.replace_nodes(model.graph, settled.without_twins(model.graph, weights))
     _drop_dead(model.graph)
     graph = _graph(path, original, model, weights, infos, folded)
     _check_types(graph)
@@ -307,13 +307,9 @@ def _graph(
         Layer(i, name, _op(node), node, macs(node, tensors), ())
         for i, (name, node) in enumerate(zip(_names(nodes), nodes, strict=True))
     ]
-    if not folded and (changes := quantised.rescaled(alone, weights, outputs)):
-        words = "changes the scale of what is quantised, which ONNX Runtime makes part of the quantisation before it"
-        raise CleaveError(*(f"{path}: layer '{name}' {words}: let it, with --fold" for name in changes[:10]))
     layers = quantised.absorbed(alone, tensors, weights, outputs)
-    if not folded and (between := quantised.unsettled(layers, tensors, weights, outputs)):
-        words = "computes in floats between two quantisations, which ONNX Runtime may make one where it sees both"
-        raise CleaveError(*(f"{path}: layer '{name}' {words}: let it, with --fold" for name in between[:10]))
+    if not folded and (sentences := settled.refused(alone, layers, tensors, weights, outputs)):
+        raise CleaveError(*(f"{path}: {sentence}" for sentence in sentences[:10]))
     origins = fold.origins(original, _names(list(original.graph.node)), layers)
     domains = {node.domain for node in nodes}
     return Graph(

@@ -10,10 +10,9 @@ is whole then.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Mapping
+from collections import Counter
+from collections.abc import Container, Iterable
 from dataclasses import replace
-from typing import Any
 
 import onnx
 
@@ -26,17 +25,11 @@ INTEGERS = frozenset({"int8", "uint8", "int16", "uint16", "int32"})
 """Quantised types that are absorbed; elements of less than a byte are not."""
 ACTIVATIONS = frozenset({"Relu", "Clip"})
 """What exporters leave between an operator and its QuantizeLinear, which does its work as well where it saturates."""
-Nodes = tuple[onnx.NodeProto, ...]
-
 WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 """Operators whose float weights, the second input, ONNX Runtime quantises where their neighbours are."""
-MOVES = frozenset(
-    {"Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Split", "MaxPool", "Pad", "Gather", "Expand"}
-    | {"DepthToSpace", "SpaceToDepth", "Resize", "Upsample", "Concat", "Tile"}
-)
-"""Operators past which it moves quantisation, and others that only choose elements or move them."""
 READ_VALUES = frozenset({"Pad", "Resize", "Upsample"})
 """Operators whose rules read the values of constants: these must be what the operator sees."""
+Nodes = tuple[onnx.NodeProto, ...]
 
 
 def absorbed(
@@ -50,11 +43,11 @@ def absorbed(
 def _quantises_weights(layer: Layer, constants: Container[str]) -> bool:
     """Whether ONNX Runtime would quantise float weights since all else is: for a part of them by another scale."""
     weights = layer.node.input[1] if layer.op in WEIGHTED else ""
-    return weights in constants and bool(layer.after) and _opens(layer, constants)
+    return weights in constants and bool(layer.after) and opens(layer, constants)
 
 
-def _opens(layer: Layer, constants: Container[str]) -> bool:
-    """Whether a layer dequantises an activation."""
+def opens(layer: Layer, constants: Container[str]) -> bool:
+    """Whether a layer dequantises an activation for itself."""
     return any(node.op_type == DEQUANTIZE and node.input[0] not in constants for node in layer.before)
 
 
@@ -137,101 +130,6 @@ def _is_usual(node: onnx.NodeProto, tensors: dict[str, Tensor], constants: Conta
     axis, rank = _integer(node, "axis", 1), len(values.shape)
     shapes = {(), (1,)} | ({(values.shape[axis],)} if -rank <= axis < rank else set())
     return not _integer(node, "block_size", 0) and all(tensors[name].shape in shapes for name in parameters)
-
-
-def unsettled(
-    layers: Iterable[Layer], tensors: Mapping[str, Tensor], constants: Container[str], outputs: Container[str]
-) -> list[str]:
-    """Names of layers that make floats between two quantisations which ONNX Runtime may make integers where it sees
-    both: it quantises constants on the way, and moves quantisation past operators that move elements.
-
-    layers: as ``absorbed`` gives them; outputs: of the network
-    """
-    chosen = list(layers)
-    readers = defaultdict(list)
-    for layer in chosen:
-        for name in {*layer.inputs}:
-            readers[name].append(layer)
-
-    def follower(layer: Layer) -> Layer | None:
-        """Who alone reads the floats that a layer makes."""
-        name = layer.outputs[0]
-        alone = len(layer.outputs) == 1 and len(readers[name]) == 1 and name not in outputs
-        return readers[name][0] if alone and tensors[name].dtype.startswith("float") else None
-
-    def changes(layer: Layer) -> bool:
-        own = [name for name in layer.node.input if name in constants and tensors[name].dtype.startswith("float")]
-        return layer.op in MOVES or any(tensors[name].elements > 1 for name in own)
-
-    found = []
-    for layer in chosen:
-        chain = [layer]
-        while (following := follower(chain[-1])) is not None:
-            chain.append(following)
-        ends = next((k for k, each in enumerate(chain) if k and (each.after or each.op == QUANTIZE)), 0)
-        if ends and _opens(layer, constants) and any(map(changes, chain[: ends + 1])):
-            found.append(layer.name)
-    return found
-
-
-def rescaled(layers: Iterable[Layer], constants: Mapping[str, onnx.TensorProto], outputs: Container[str]) -> list[str]:
-    """Names of layers that change the scale of what is dequantised right after: ONNX Runtime makes one quantisation of
-    both where it sees them together, and parts on several devices would make two.
-
-    layers: of one node each; outputs: of the network
-    """
-
-    def alike(one: str, other: str) -> bool:
-        return one == other or _content(one, constants) == _content(other, constants)
-
-    makers = {name: layer for layer in layers for name in layer.outputs}
-    readers = defaultdict(list)
-    for layer in makers.values():
-        for name in layer.inputs:
-            readers[name].append(layer.op)
-
-    def made_by(layer: Layer, op: str) -> Layer | None:
-        """What makes the input of a layer, for it alone."""
-        name = layer.inputs[0]
-        maker = makers.get(name)
-        return maker if maker and maker.op == op and len(readers[name]) == 1 and name not in outputs else None
-
-    found = [layer for layer in makers.values() if layer.op == QUANTIZE and DEQUANTIZE in readers[layer.outputs[0]]]
-    doubled = [
-        (first, each)
-        for each in found
-        if (between := made_by(each, DEQUANTIZE)) and (first := made_by(between, QUANTIZE))
-    ]
-    return [each.name for first, each in doubled if not all(map(alike, first.inputs[1:], each.inputs[1:]))]
-
-
-def _content(name: str, constants: Mapping[str, onnx.TensorProto]) -> str | bytes:
-    """All of a constant but its name; the name of what is none."""
-    if name not in constants:
-        return name
-    found = onnx.TensorProto()
-    found.CopyFrom(constants[name])
-    found.ClearField("name")
-    return found.SerializeToString(deterministic=True)
-
-
-def without_twins(graph: onnx.GraphProto, constants: Mapping[str, onnx.TensorProto]) -> list[onnx.NodeProto]:
-    """The nodes of a graph, but of those that quantise the same in the same way only the first, which others read then.
-
-    ONNX Runtime does so, and computes in integers what only one node reads.
-    """
-    outputs, first, alias = {o.name for o in graph.output}, dict[Any, str](), dict[str, str]()
-    kept = []
-    for node in graph.node:
-        node.input[:] = [alias.get(name, name) for name in node.input]
-        if node.op_type == QUANTIZE and node.output[0] not in outputs:
-            how = [attribute.SerializeToString(deterministic=True) for attribute in node.attribute]
-            key = (*(_content(name, constants) for name in node.input), *how)
-            alias[node.output[0]] = first.setdefault(key, node.output[0])
-            if alias[node.output[0]] != node.output[0]:
-                continue
-        kept.append(node)
-    return kept
 
 
 def parameter_needs(graph: Graph, node: onnx.NodeProto, need: Need) -> dict[str, Need]:

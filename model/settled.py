@@ -1,0 +1,131 @@
+"""What ONNX Runtime rewrites in a quantised network where it sees more of it than a part.
+
+Parts on several devices would not be rewritten, or in another way, and give another answer. Its basic passes leave
+nothing to be rewritten across layers: a network that has such places is to be loaded with ``--fold``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping
+from typing import Any
+
+import onnx
+
+from model.graph import Layer, Tensor
+from model.quantised import DEQUANTIZE, QUANTIZE, opens
+
+MOVES = frozenset(
+    {"Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Split", "MaxPool", "Pad", "Gather", "Expand"}
+    | {"DepthToSpace", "SpaceToDepth", "Resize", "Upsample", "Concat", "Tile"}
+)
+"""Operators past which it moves quantisation, and others that only choose elements or move them."""
+
+
+def refused(
+    alone: Iterable[Layer],
+    layers: Iterable[Layer],
+    tensors: Mapping[str, Tensor],
+    constants: Mapping[str, onnx.TensorProto],
+    outputs: Container[str],
+) -> list[str]:
+    """A sentence for each layer that another answer could come of.
+
+    alone: layers of one node each; layers: with their quantisation; outputs: of the network
+    """
+    twice = "changes the scale of what is quantised, which ONNX Runtime makes part of the quantisation before it"
+    floats = "computes in floats between two quantisations, which ONNX Runtime may make one where it sees both"
+    found = [(name, twice) for name in _rescaled(alone, constants, outputs)]
+    found += [(name, floats) for name in _between(layers, tensors, constants, outputs)]
+    return [f"layer '{name}' {why}: let it, with --fold" for name, why in found]
+
+
+def without_twins(graph: onnx.GraphProto, constants: Mapping[str, onnx.TensorProto]) -> list[onnx.NodeProto]:
+    """The nodes of a graph, but of those that quantise the same in the same way only the first, which others read then.
+
+    ONNX Runtime does so, and computes in integers what only one node reads.
+    """
+    outputs, first, alias = {o.name for o in graph.output}, dict[Any, str](), dict[str, str]()
+    kept = []
+    for node in graph.node:
+        node.input[:] = [alias.get(name, name) for name in node.input]
+        if node.op_type == QUANTIZE and node.output[0] not in outputs:
+            how = [attribute.SerializeToString(deterministic=True) for attribute in node.attribute]
+            key = (*(_content(name, constants) for name in node.input), *how)
+            alias[node.output[0]] = first.setdefault(key, node.output[0])
+            if alias[node.output[0]] != node.output[0]:
+                continue
+        kept.append(node)
+    return kept
+
+
+def _between(
+    layers: Iterable[Layer], tensors: Mapping[str, Tensor], constants: Container[str], outputs: Container[str]
+) -> list[str]:
+    """Names of layers that make floats between two quantisations which ONNX Runtime may make integers: it quantises
+    constants on the way, and moves quantisation past operators that move elements.
+    """
+    chosen = list(layers)
+    readers = defaultdict(list)
+    for layer in chosen:
+        for name in {*layer.inputs}:
+            readers[name].append(layer)
+
+    def follower(layer: Layer) -> Layer | None:
+        """Who alone reads the floats that a layer makes."""
+        name = layer.outputs[0]
+        alone = len(layer.outputs) == 1 and len(readers[name]) == 1 and name not in outputs
+        return readers[name][0] if alone and tensors[name].dtype.startswith("float") else None
+
+    def changes(layer: Layer) -> bool:
+        own = [name for name in layer.node.input if name in constants and tensors[name].dtype.startswith("float")]
+        return layer.op in MOVES or any(tensors[name].elements > 1 for name in own)
+
+    found = []
+    for layer in chosen:
+        chain = [layer]
+        while (following := follower(chain[-1])) is not None:
+            chain.append(following)
+        ends = next((k for k, each in enumerate(chain) if k and (each.after or each.op == QUANTIZE)), 0)
+        if ends and opens(layer, constants) and any(map(changes, chain[: ends + 1])):
+            found.append(layer.name)
+    return found
+
+
+def _rescaled(layers: Iterable[Layer], constants: Mapping[str, onnx.TensorProto], outputs: Container[str]) -> list[str]:
+    """Names of layers that quantise once more, by another scale, what is dequantised again right after: ONNX Runtime
+    makes one quantisation of both.
+    """
+
+    def alike(one: str, other: str) -> bool:
+        return _content(one, constants) == _content(other, constants)
+
+    makers = {name: layer for layer in layers for name in layer.outputs}
+    readers = defaultdict(list)
+    for layer in makers.values():
+        for name in layer.inputs:
+            readers[name].append(layer.op)
+
+    def made_by(layer: Layer, op: str) -> Layer | None:
+        """What makes the input of a layer, for it alone."""
+        name = layer.inputs[0]
+        maker = makers.get(name)
+        return maker if maker and maker.op == op and len(readers[name]) == 1 and name not in outputs else None
+
+    found = [layer for layer in makers.values() if layer.op == QUANTIZE and DEQUANTIZE in readers[layer.outputs[0]]]
+    doubled = [
+        (first, each)
+        for each in found
+        if (between := made_by(each, DEQUANTIZE)) and (first := made_by(between, QUANTIZE))
+    ]
+    return [each.name for first, each in doubled if not all(map(alike, first.inputs[1:], each.inputs[1:]))]
+
+
+def _content(name: str, constants: Mapping[str, onnx.TensorProto]) -> str | bytes:
+    """All of a constant but its name; the name of what is none."""
+    if name not in constants:
+        return name
+    found = onnx.TensorProto()
+    found.CopyFrom(constants[name])
+    found.ClearField("name")
+    return found.SerializeToString(deterministic=True)
