@@ -13,6 +13,8 @@ from xdist.scheduler import LoadScopeScheduling
 ROOT = Path(__file__).parent.parent
 CLUSTER = "cluster"
 MARKER = f"pytest.mark.{CLUSTER}"
+COMPILED = "tests/dse/place/cnn/"
+"""What is tested there takes a minute and a half to compile, once a worker."""
 
 
 def workers() -> int:
@@ -30,13 +32,14 @@ def on_cluster(file: str) -> frozenset[str]:
 
 
 def group(nodeid: str) -> str:
-    """The tests of a file stay together, so that what they share is made once; but those with the marker ``cluster`` of
-    all files do: they share a testbed, and testbeds come and go on a machine one at a time.
+    """The tests of a file stay together, so that what they share is made once, and so do those of ``COMPILED``; but those
+    with the marker ``cluster`` of all files do: they share a testbed, and testbeds come and go on a machine one at a
+    time.
 
     xdist's own groups are not used: the way in which they are told fails silently with pytest 9.2.
     """
     file, _, test = nodeid.partition("::")
-    return CLUSTER if test.partition("[")[0] in on_cluster(file) else file
+    return CLUSTER if test.partition("[")[0] in on_cluster(file) else COMPILED if file.startswith(COMPILED) else file
 
 
 def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
