@@ -32,9 +32,9 @@ def on_cluster(file: str) -> frozenset[str]:
 
 
 def group(nodeid: str) -> str:
-    """The tests of a file stay together, so that what they share is made once, and so do those of ``COMPILED``; but those
-    with the marker ``cluster`` of all files do: they share a testbed, and testbeds come and go on a machine one at a
-    time.
+    """The tests of a file stay together, so that what they share is made once, and so do those of ``COMPILED``. But
+    those with the marker ``cluster`` of all files do: they share a testbed, and testbeds come and go on a machine one
+    at a time.
 
     xdist's own groups are not used: the way in which they are told fails silently with pytest 9.2.
     """
