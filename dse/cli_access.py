@@ -113,7 +113,8 @@ def reached(platform: Platform, access: Login) -> Iterator[Hosts]:
     """Connections to all hosts of a platform, whatever is to run there."""
     if all(host.address in HERE for host in platform.hosts):
         raise CleaveError(f"{platform.name}: all its hosts are this machine, where ranks run as this command does")
-    with connections(_parcels(platform, access), *_allowed(_targets(platform, access), access)) as found:
+    targets = _targets(platform, access)
+    with connections(_parcels(platform, targets), *_allowed(targets, access)) as found:
         yield found
 
 
@@ -128,10 +129,10 @@ def unfit(platform: Platform, access: Login) -> list[str]:
     return [f"{verdict.host}: {sentence}" for verdict in verdicts for sentence in verdict.failures]
 
 
-def _parcels(platform: Platform, access: Login) -> list[Parcel]:
+def _parcels(platform: Platform, targets: list[Target]) -> list[Parcel]:
     """What each host needs for ranks on all its devices."""
     found = []
-    for index, target in enumerate(_targets(platform, access)):
+    for index, target in enumerate(targets):
         devices = [device for device in platform.devices if device.host == index]
         cores = frozenset(core for device in devices for core in device.cores)
         found.append(Parcel(target, cores=cores, providers=frozenset(device.provider for device in devices)))
@@ -144,13 +145,13 @@ def _allowed(targets: list[Target], access: Login) -> tuple[Trust, str | None]:
     return believed, access.password if access.ask_password else None
 
 
-def without(used: set[str], error: DeployError) -> list[str]:
-    """How to go on without hosts that failed, where others of those used did not."""
+def without(used: set[str], error: DeployError, then: str = " --replan") -> list[str]:
+    """How to go on without hosts that failed, where others of those used did not. then: another option that it takes"""
     lost = [host for host in error.failures if host in used]
     if not lost or len(lost) == len(used):
         return []
     options = " ".join(f"--exclude {host}" for host in lost)
-    return [f"to go on without {', '.join(lost)}, add {options} --replan"]
+    return [f"to go on without {', '.join(lost)}, add {options}{then}"]
 
 
 def _targets(platform: Platform, access: Login) -> list[Target]:

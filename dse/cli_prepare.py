@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +11,7 @@ import typer
 from rich.console import Console
 
 from dse import show
-from dse.cli_access import Login, reached
+from dse.cli_access import Login, reached, without
 from dse.cli_bundle import Excluded
 from dse.cli_group import grouped
 from dse.cli_options import DryRunOption, JsonOption, PlatformOption, console, print_json
@@ -82,29 +81,20 @@ def prepare(
     """Check every host of a platform, and make the Python environment that ranks run in."""
     installs, body = packages.read(), dict[str, Any]()
     left = excluded.left(Platform.from_file(platform))
-    with going_on(len(left.hosts)), reached(left, access) as hosts:
-        checked(hosts, True, access.mixed, body, as_json, show_table=dry_run)
-        body["prepared"] = installs.make(hosts, dry_run)
-        if not dry_run:
-            checked(hosts, False, access.mixed, body, as_json)
+    try:
+        with reached(left, access) as hosts:
+            checked(hosts, True, access.mixed, body, as_json, show_table=dry_run)
+            body["prepared"] = installs.make(hosts, dry_run)
+            if not dry_run:
+                checked(hosts, False, access.mixed, body, as_json)
+    except DeployError as error:
+        raise CleaveError(*error.sentences, *without({host.name for host in left.hosts}, error, then="")) from error
     if as_json:
         print_json({"dry_run": dry_run, **body})
     else:
         show.line(
             console, "\n".join(f"{'dry run: ' * dry_run}{host}: {done}" for host, done in body["prepared"].items())
         )
-
-
-@contextmanager
-def going_on(count: int) -> Iterator[None]:
-    """Where some hosts of so many fail, and not all, it is said how to go on without them."""
-    try:
-        yield
-    except DeployError as error:
-        lost = [f"--exclude {host}" for host in error.failures]
-        raise CleaveError(
-            *error.sentences, *([f"to go on without, add {' '.join(lost)}"] if len(lost) < count else [])
-        ) from error
 
 
 def checked(

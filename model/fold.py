@@ -13,6 +13,7 @@ import onnx
 import onnxruntime as ort
 
 from model.graph import Layer
+from model.quantised import DEQUANTIZE, QUANTIZE
 from runtime.errors import CleaveError
 
 AXES = 13
@@ -42,7 +43,7 @@ def _drop_axes(model: onnx.ModelProto) -> None:
     """ONNX Runtime writes an axis on what (de)quantises by one scale, also where its opset has none."""
     if max(opset.version for opset in model.opset_import if not opset.domain) < AXES:
         for node in model.graph.node:
-            if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            if node.op_type in (QUANTIZE, DEQUANTIZE):
                 del node.attribute[:]
 
 

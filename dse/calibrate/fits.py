@@ -83,11 +83,8 @@ class Fitting:
 
     def _with_power(self, fits: Fits) -> Fits:
         """Of hosts with a meter, where all that was busy there is of one type."""
-        hosts, units, read = (
-            self.lab.platform.host_names,
-            self._units(fits),
-            defaultdict[tuple[str, str], list[Metered]](list),
-        )
+        hosts, units = self.lab.platform.host_names, self._units(fits)
+        read = defaultdict[tuple[str, str], list[Metered]](list)
         for run in (*(run for runs in self.found.runs.values() for run in runs), *self.found.together):
             for device, each in metered(run, self.networks[run.network], units, hosts):
                 if len({self.alike[r.device] for r in run.ranks if hosts[r.device] == hosts[device]}) == 1:

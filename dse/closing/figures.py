@@ -88,8 +88,9 @@ class Rig:
 
     def _note(self, ready: Ready, found: Bench) -> None:
         """What hosts and ranks say of themselves."""
+        hosts = self.platform.host_names
         for usage in found.trace.ranks:
-            host = self.platform.host_names[usage.device]
+            host = hosts[usage.device]
             self.seen[host] = {**ready.by_host.get(host, {}), **(usage.conditions or {})}
 
     def line(self, mapping: Mapping, found: Measurement, expected: NDArray[np.float64]) -> str:

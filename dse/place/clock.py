@@ -12,9 +12,14 @@ USUAL_S = 120.0
 """The limit, where none is given, of methods that seldom come to an end by themselves."""
 
 
-def due(limit_s: float | None, usual_s: float = OVER_S / 2) -> float:
-    """When so many seconds are over; None: ``usual_s``, or not before somebody asks for the end."""
-    return time.monotonic() + (usual_s if limit_s is None else limit_s)
+def usual(limit_s: float | None) -> float:
+    """The limit of such a method, in seconds."""
+    return USUAL_S if limit_s is None else limit_s
+
+
+def due(limit_s: float | None) -> float:
+    """When so many seconds are over; None: not before somebody asks for the end."""
+    return time.monotonic() + (OVER_S / 2 if limit_s is None else limit_s)
 
 
 def now() -> float:

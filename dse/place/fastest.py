@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.place.clock import USUAL_S, due, now
+from dse.place.clock import due, now, usual
 from dse.place.floor import beside, between, floor, longest
 from dse.place.groups import Groups, by_color, grouped
 from dse.place.improve import course, improve
@@ -31,7 +31,7 @@ ROUNDS, STEPS = 8, 4_000
 def series(on: Workload, options: Options) -> Placed:
     """The best split in series and in parallel, annealed; and a bound."""
     check(on, options, subgraphs=True)
-    end = due(options.limit_s, USUAL_S)
+    end = due(usual(options.limit_s))
     found = [_some(on, options)]
     bound = longest(on)
     for most, share in ((40, 0.3), (ALL, 0.6), (24, 0.3)):
@@ -50,7 +50,7 @@ def series(on: Workload, options: Options) -> Placed:
 def chain(on: Workload, options: Options) -> Placed:
     """The best split in which subgraphs follow one another: the program over ideals, that sums."""
     check(on, options, subgraphs=True)
-    found = _by_ideals(on, options, True, due(options.limit_s, USUAL_S))
+    found = _by_ideals(on, options, True, due(usual(options.limit_s)))
     return _judged(on, options, _some(on, options) if found is None else found, longest(on))
 
 
@@ -63,8 +63,7 @@ def greedy(on: Workload, options: Options) -> Placed:
 def max_load(on: Workload, options: Options) -> Placed:
     """The paper's: the contiguous split that is best for the period."""
     check(on, options, subgraphs=True)
-    limit = USUAL_S if options.limit_s is None else options.limit_s
-    device = dp(on, Options(limit_s=limit, seed=options.seed, watch=options.watch)).device
+    device = dp(on, Options(limit_s=usual(options.limit_s), seed=options.seed, watch=options.watch)).device
     slot = np.where(device < on.accelerators, device * options.subgraphs, slots(on, options.subgraphs))
     return _judged(on, options, slot.astype(np.int32), longest(on))
 

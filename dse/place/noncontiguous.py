@@ -15,7 +15,7 @@ import numpy as np
 
 from dse.place import split
 from dse.place.anneal import anneal, board
-from dse.place.clock import USUAL_S, due, now
+from dse.place.clock import due, now, usual
 from dse.place.groups import Groups, by_color, grouped, joined
 from dse.place.period import dp, rules_of
 from dse.place.pipeline import floor
@@ -41,7 +41,7 @@ SHARES = (0.35, 1.0)
 def ip(on: Workload, options: Options) -> Placed:
     """The best split that a program finds, contiguous or not, and the bound that it proves."""
     check(on, options, contiguous=False)
-    end = due(options.limit_s, USUAL_S)
+    end = due(usual(options.limit_s))
     best = _annealed(on, options, _first(on, options), end)
     best = _polished(on, options, best, now() + POLISH * (end - now()))
     bound = least(on, options)
@@ -60,7 +60,7 @@ def least(on: Workload, options: Options) -> float:
 
 def _first(on: Workload, options: Options) -> Ints:
     """Some split that fits: the contiguous one where there is one, else the largest groups first."""
-    limit = min(10.0, 0.2 * (USUAL_S if options.limit_s is None else options.limit_s))
+    limit = min(10.0, 0.2 * usual(options.limit_s))
     try:
         return dp(on, replace(options, contiguous=True, limit_s=limit, bandwidth=None)).device
     except CleaveError:
