@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from dse import show
 from dse.cli_options import one_of
 from dse.ready import HERE, Ready
 from model.platform import Platform
@@ -109,20 +111,21 @@ def connected(bundle: Path, platform: Platform, access: Access, replan: bool = F
 
 
 @contextmanager
-def reached(platform: Platform, access: Login) -> Iterator[Hosts]:
+def reached(say: Console, platform: Platform, access: Login) -> Iterator[Hosts]:
     """Connections to all hosts of a platform, whatever is to run there."""
     if all(host.address in HERE for host in platform.hosts):
         raise CleaveError(f"{platform.name}: all its hosts are this machine, where ranks run as this command does")
     targets = _targets(platform, access)
+    show.line(say, f"asking {', '.join(target.name for target in targets)}")
     with connections(_parcels(platform, targets), *_allowed(targets, access)) as found:
         yield found
 
 
-def unfit(platform: Platform, access: Login) -> list[str]:
+def unfit(say: Console, platform: Platform, access: Login) -> list[str]:
     """What keeps hosts from taking part, a sentence each; ``DeployError`` where none can. Of hosts elsewhere alone."""
     if any(host.address in HERE for host in platform.hosts):
         return []
-    with reached(platform, access) as hosts:
+    with reached(say, platform, access) as hosts:
         verdicts = hosts.check(mixed=access.mixed)
     if all(verdict.failures for verdict in verdicts):
         refused(verdicts)

@@ -101,7 +101,7 @@ def calibrate(
         tell_dry(as_json, sentence, would_measure=names, would_write=files)
         return
     say = aside(as_json)
-    if wrong := unfit(cluster, access):
+    if wrong := unfit(say, cluster, access):
         raise CleaveError(*wrong, "to go on without such a host, make its line in the platform file a comment: # …")
     with (
         opened(out / SAMPLES) if check else _store(out, cnns) as store,
@@ -137,12 +137,14 @@ def _judge(found: Sequence[Drift], slowdowns: Mapping[str, float], calibrated: P
 
 def _conclude(lab: Lab, found: Measured, calibrated: Path, as_json: bool) -> None:
     """Write what comes of all that was measured, try it on the runs on several devices, and say how far it is off."""
+    say = aside(as_json)
+    show.line(say, "fitting what was measured")
     made = results.result(lab, found)
     before = _slowed(calibrated)
     results.write(lab.folder, calibrated.name, made)
     if before:
         names = ", ".join(f"{device.name} {device.slowdown:g}" for device in before)
-        show.line(aside(as_json), f"what --adjust had found is gone: {names}; --check --adjust finds it anew")
+        show.line(say, f"what --adjust had found is gone: {names}; --check --adjust finds it anew")
     tests = tried(lab, found, Platform.from_file(str(calibrated)))
     made = corrected(made, tests, found.apart)
     results.write(lab.folder, calibrated.name, made)

@@ -18,7 +18,7 @@ from dse import ending, show, show_placed
 from dse import run as job
 from dse.cli_group import grouped
 from dse.cli_options import FoldOption, JsonOption, SeedOption, ShapeOption, aside, console, finite, one_of, print_json
-from dse.cli_progress import working
+from dse.cli_progress import Working, working
 from dse.cli_run import splits_of
 from dse.evaluation import EVALUATORS, SIMULATOR
 from dse.inputs import read_cnn
@@ -206,13 +206,13 @@ def _place_cnn(of: OfCnn, objective: str, out: Path | None, as_json: bool) -> No
 
 def _bar(stack: ExitStack, what: str) -> Callable[[int, int, str], None]:
     """A bar from when there is something to tell: what is done at once needs none."""
-    steps: list[Callable[[int, int, str], None]] = []
+    steps: list[Working] = []
 
     def step(done: int, of: int, text: str) -> None:
         ending.leave_if_asked()
         if of and not steps:
             steps.append(stack.enter_context(working(Console(stderr=True), what)))
         for tell in steps:
-            tell(done, of, text)
+            tell(what, done, of, text)
 
     return step

@@ -14,7 +14,7 @@ from dse import show
 from dse.cli_access import Login, reached, without
 from dse.cli_bundle import Excluded
 from dse.cli_group import grouped
-from dse.cli_options import DryRunOption, JsonOption, PlatformOption, console, print_json
+from dse.cli_options import DryRunOption, JsonOption, PlatformOption, aside, console, print_json
 from model.platform import Platform
 from runtime.deploy import prepare as environments
 from runtime.deploy.check import Verdict
@@ -79,11 +79,13 @@ def prepare(
     as_json: JsonOption = False,
 ) -> None:
     """Check every host of a platform, and make the Python environment that ranks run in."""
-    installs, body = packages.read(), dict[str, Any]()
+    installs, body, say = packages.read(), dict[str, Any](), aside(as_json)
     left = excluded.left(Platform.from_file(platform))
     try:
-        with reached(left, access) as hosts:
+        with reached(say, left, access) as hosts:
             checked(hosts, True, access.mixed, body, as_json, show_table=dry_run)
+            if not dry_run:
+                show.line(say, "making what is not there yet of their environments, which takes minutes the first time")
             body["prepared"] = installs.make(hosts, dry_run)
             if not dry_run:
                 checked(hosts, False, access.mixed, body, as_json)

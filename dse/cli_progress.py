@@ -16,6 +16,8 @@ from dse.evaluation import OBJECTIVES
 from dse.units import shown
 from model.compiled import IS_FIRST
 
+Working = Callable[[str, int, int, str], None]
+"""Is told what is done, how many of how many of it have been, and what comes next."""
 QUIET_S = 60.0
 """Where there is no terminal, nothing is said for so long."""
 
@@ -33,7 +35,8 @@ def searching(say: Console, settings: search.Settings) -> Iterator[tuple[search.
 
     def step(generation: int, best: Any) -> None:
         text = "best " + "  ".join(shown(OBJECTIVES[k], best[k]) for k in columns)
-        bar.show(generation, settings.generations, text if np.isfinite(best).all() else "nothing fits yet")
+        said = text if np.isfinite(best).all() else "nothing fits yet"
+        bar.show("searching", generation, settings.generations, said)
 
     def tell(text: str) -> None:
         ending.leave_if_asked()
@@ -47,8 +50,8 @@ def searching(say: Console, settings: search.Settings) -> Iterator[tuple[search.
 
 
 @contextmanager
-def working(say: Console, what: str) -> Iterator[Callable[[int, int, str], None]]:
-    """A bar while the block lasts. Gives what is told how many of how many are done, and what comes next."""
+def working(say: Console, what: str) -> Iterator[Working]:
+    """A bar while the block lasts, of ``what`` first."""
     bar = _Bar(say, what, 0)
     try:
         yield bar.show
@@ -63,15 +66,15 @@ class _Bar:
         columns = (TextColumn("{task.description}"), BarColumn(24), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
         self._progress = Progress(*columns, TextColumn("{task.fields[best]}"), TimeRemainingColumn(), console=say)
         self._task = self._progress.add_task(what, total=count, best="")
-        self._say, self._what, self._said_s = say, what, monotonic()
+        self._say, self._said_s = say, monotonic()
         self._progress.start()
 
-    def show(self, done: int, count: int, text: str) -> None:
+    def show(self, what: str, done: int, count: int, text: str) -> None:
         """So many of so many are done."""
         ending.leave_if_asked()
-        self._progress.update(self._task, completed=done, total=count, best=text)
+        self._progress.update(self._task, description=what, completed=done, total=count, best=text)
         if not self._say.is_terminal and monotonic() - self._said_s >= QUIET_S:
-            show.line(self._say, f"{self._what} {done}/{count}  {text}")
+            show.line(self._say, f"{what} {done}/{count}  {text}")
             self._said_s = monotonic()
 
     def stop(self) -> None:

@@ -166,7 +166,7 @@ def run(
         )
         return
     if measuring:
-        for sentence in unfit(cluster, access):
+        for sentence in unfit(say, cluster, access):
             show.line(say, f"cannot be measured on: {sentence}")
     with searching(say, settings) as (step, tell):
         outcome = job.run(

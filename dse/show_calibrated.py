@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from dse import show
-from dse.calibrate.check import Drift
+from dse.calibrate.check import ALLOWED, DRIFT, DRIFT_S, Drift, LinkDrift
 from dse.calibrate.command import Lab, Measured, Type
 from dse.calibrate.design import WHOLE
 from dse.calibrate.results import Result
@@ -57,21 +57,21 @@ def _network(run: Run, unit: UnitCost) -> dict[str, Any]:
 def calibrated(
     console: Console, lab: Lab, found: Measured, made: Result, tests: Sequence[Tried], platform: Path
 ) -> None:
-    """A line for each network on each device that was measured, for each way between devices, and for each run on
-    several devices; and which types of devices were disturbed.
+    """A line for each network on each device that was measured, with how many are alike, for each way between devices,
+    and for each run on several devices; and which types of devices were disturbed.
 
     Errors: of segments, as fitted and held out (found by a fit that has not seen their runs), of frames of such runs,
     of the memory, and what predictions are expected to be off by, here and minutes later.
     """
-    measured = ["type", "devices", "measured", "network", "alone ms"]
-    errors = ["segments", "held out", "frame", "memory", "expected"]
+    measured = ["device", "network", "alike", "alone ms"]
+    errors = ["fitted", "held out", "frame", "memory", "expected"]
     rows = [
-        [type_["type"], len(type_["devices"]), row["device"], row["network"], f"{row['latency_s'] * 1e3:.2f}",
+        [row["device"], row["network"], len(type_["devices"]), f"{row['latency_s'] * 1e3:.2f}",
          *_errors(type_["residuals"][row["device"]], row["network"]), _percent(row["expected_error"])]
         for type_ in body(lab, found, made)["types"]
         for row in type_["networks"]
     ]  # fmt: skip
-    console.print(show.table([*measured, *errors], rows), markup=False)
+    console.print(show.table([*measured, *errors], rows, text=2), markup=False)
     if made.links:
         _links(console, made.links)
     if tests:
@@ -79,8 +79,14 @@ def calibrated(
     for name, runs in (*found.runs.items(), ("several devices", found.together)):
         if there := disturbed(runs):
             show.line(console, _plaint(name, there, len(runs)))
-    show.line(console, f"measured again minutes later, times were others by {found.apart:.1%} in the mean")
+    show.line(
+        console, f"measured again minutes later, times were others by {found.apart:.1%} in the mean{_judged(found)}"
+    )
     show.line(console, f"use it: --platform {platform}")
+
+
+def _judged(found: Measured) -> str:
+    return ": something else runs there, or clocks change; no prediction can be nearer" * (found.apart > DRIFT)
 
 
 def disturbed(runs: Sequence[Run]) -> list[Run]:
@@ -103,6 +109,10 @@ def _errors(report: dict[str, Any], network: str) -> list[str]:
         _percent(score["frame"]),
         _percent(report["memory"]),
     ]
+
+
+def _range(changes: Sequence[float]) -> str:
+    return f"{min(changes):+.1%} to {max(changes):+.1%}"
 
 
 def _percent(error: float | None) -> str:
@@ -156,22 +166,28 @@ def drift_rows(found: Sequence[Drift], slowdowns: Mapping[str, float]) -> list[d
 
 
 def drifts(console: Console, found: Sequence[Drift], slowdowns: Mapping[str, float], platform: Path) -> None:
-    """A line for each network and message that was measured again, what hosts say of themselves now, and what the
-    platform file does: ``slowdowns``, if anything.
+    """A line for each network that was measured again, and each message that takes another time now; what hosts say of
+    themselves now, and what the platform file does: ``slowdowns``, if anything.
     """
+    held = [each for each in found if isinstance(each, LinkDrift) and not each.drifted]
     rows = [
         [d.type, d.device, d.network, f"{d.before_s * 1e3:.2f}", f"{d.now_s * 1e3:.2f}", f"{d.change:+.1%}",
          "drifted" if d.drifted else "holds"]
         for d in found
+        if d not in held
     ]  # fmt: skip
     headers = ["type", "device", "network", "before ms", "now ms", "change", "verdict"]
     console.print(show.table(headers, rows, text=3), markup=False)
+    if held:
+        show.line(console, f"messages that hold: {len(held)}, {_range([each.change for each in held])}")
+    show.line(console, f"drifted: changed by more than {DRIFT:.0%} and {DRIFT_S * 1e3:g} ms, messages by {ALLOWED:.0%}")
     for device, changed in dict.fromkeys((d.device, d.changed) for d in found if d.changed):
         show.line(console, f"{device} is not as it was: {'; '.join(changed)}")
     for device, times in slowdowns.items():
         show.line(console, f"{device} takes {times:g} times as long to compute as its coefficients say")
     if slowdowns:
-        show.line(console, f"{platform} says so now, and predictions by it are for devices of that speed.")
+        show.line(console, f"{platform} says so now, and predictions by it are for devices of that speed. Those of a "
+                  f"type stay alike, unless one differs by more than {DRIFT:.0%}.")  # fmt: skip
     if any(each.beyond(slowdowns) for each in found):
         what = "Also for devices of that speed the calibration" if slowdowns else "The calibration"
         show.line(console, f"{what} does not hold any more, unless something else is running there. "

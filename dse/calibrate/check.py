@@ -22,6 +22,8 @@ PART, FRAMES = 4, 3
 """So small a part of the frames of each bundle, but so many: few messages of 4 bytes tell nothing of the next."""
 ALLOWED = 0.3
 """Change of a message's time that is no drift: messages repeat worse than kernels do."""
+ALONE, TOGETHER, MESSAGES = "1/3 alone", "2/3 together", "3/3 messages"
+"""The parts of a check."""
 FIGURES = {"latency": attrgetter("time_s"), "period": attrgetter("period_s")}
 """Times of a run on several devices: of a frame alone, and of one in a stream."""
 
@@ -100,7 +102,7 @@ def _drift(lab: Lab, types: Sequence[Type], look: Job, there: dict[str, Run], do
     job = lab.full(device, look.subject.cnn, there[look.key])[0]
     if device in type_.devices and job.key not in there:
         raise CleaveError(f"{lab.store.path}: the calibration was not finished ({job}); go on with it, without --check")
-    lab.tell(done, count, str(job))
+    lab.tell(ALONE, done, count, str(job))
     now, before = lab.measure(job), [*turns_of(look, there), *turns_of(job, there)]
     changed = tuple(changes(before[-1].conditions, now.conditions))
     before_s = fmean(run.time_s for run in before) * lab.platform.devices[device].slowdown
@@ -115,7 +117,7 @@ def together_drifts(lab: Lab) -> list[Drift]:
     for done, job in enumerate(jobs):
         if turns := [run for run in turns_of(job, there) if run.period_s]:
             before = settled(turns)
-            lab.tell(done, len(jobs), str(job))
+            lab.tell(TOGETHER, done, len(jobs), str(job))
             now = lab.measure(job)
             devices = f"{len(now.ranks)} devices"
             found += [
@@ -132,7 +134,7 @@ def link_drifts(lab: Lab) -> list[Drift]:
     before = way_times(sample for samples in lab.store.links.values() for sample in samples)
     found: list[Drift] = []
     for done, bundle in enumerate(bundles := link_bundles(lab.platform) if before else []):
-        lab.tell(done, len(bundles), f"links: {bundle.name}")
+        lab.tell(MESSAGES, done, len(bundles), bundle.name)
         few = replace(bundle, frames=max(bundle.frames // PART, FRAMES), warmup=1)
         found += compared(before, way_times(link_samples(few, lab.place, lab.folder, lab.timeout_s)))
     return found

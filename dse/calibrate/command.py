@@ -54,8 +54,11 @@ AMID = 4
 """After so many runs on one device the whole of a network is run again, now of the one, now of the other: how fast is
 the device at that time?"""
 
-Tell = Callable[[int, int, str], None]
-"""Is told how many of how many runs are done, and what comes next."""
+PARTS = ("1/5 looking", "2/5 together", "3/5 alone", "4/5 messages", "5/5 together again")
+"""Of a calibration: a look at all devices, runs on several, runs on one of each type, messages, several again."""
+
+Tell = Callable[[str, int, int, str], None]
+"""Is told which part it is, how many of how many runs of it are done, and what comes next."""
 
 
 @dataclass(frozen=True)
@@ -180,32 +183,32 @@ class Lab:
         """One run, now, whatever has been measured."""
         return run(job, self.place, self.folder, self.timeout_s)
 
-    def runs(self, jobs: Sequence[Job]) -> list[Run]:
+    def runs(self, part: str, jobs: Sequence[Job]) -> list[Run]:
         """Runs, in order. What the store has is not measured again, all else is kept there."""
         there = self.store.by_key
         found = []
         for done, job in enumerate(jobs):
             if job.key not in there:
-                self.tell(done, len(jobs), str(job))
+                self.tell(part, done, len(jobs), str(job))
                 new = self.measure(job)
                 check_alike(new, there.values())
                 there[job.key] = new
                 self.store.add_run(new)
             found.append(there[job.key])
-        self.tell(len(jobs), len(jobs), "")
+        self.tell(part, len(jobs), len(jobs), "")
         return found
 
-    def links(self) -> list[LinkSample]:
+    def links(self, part: str) -> list[LinkSample]:
         """What messages take between devices, measured once."""
         found: list[LinkSample] = []
         bundles = link_bundles(self.platform)
         for done, bundle in enumerate(bundles):
             key = link_key(bundle)
             if key not in self.store.links:
-                self.tell(done, len(bundles), f"links: {bundle.name}")
+                self.tell(part, done, len(bundles), bundle.name)
                 self.store.add_links(key, link_samples(bundle, self.place, self.folder, self.timeout_s))
             found += self.store.links[key]
-        self.tell(len(bundles), len(bundles), "")
+        self.tell(part, len(bundles), len(bundles), "")
         return found
 
 
@@ -282,21 +285,22 @@ class Measured:
 
 def measured(lab: Lab) -> Measured:
     """Measure all that is not there yet."""
+    look, on_several, on_one, messages, once_more = PARTS
     jobs = lab.first_looks()
-    seen = lab.runs(jobs)
+    seen = lab.runs(look, jobs)
     looks = by_device(jobs, seen)
-    seen += lab.runs(lab.second_looks(jobs))
+    seen += lab.runs(look, lab.second_looks(jobs))
     types = lab.types(jobs)
-    first = lab.runs(lab.together(0))
+    first = lab.runs(on_several, lab.together(0))
     devices = [device for type_ in types for device in type_.devices]
     full = [[lab.full(device, *of) for of in zip(lab.cnns, looks[device], strict=True)] for device in devices]
-    alone = lab.runs([job for of_networks in full for job in in_turn(of_networks)])
+    alone = lab.runs(on_one, [job for of_networks in full for job in in_turn(of_networks)])
     alike = alike_devices(lab.platform, types)
     level = levelled(seen, alone, alike)
     runs = {type_.name: [run for run in level if alike[run.device][0] == type_.name] for type_ in types}
-    links = lab.links()
-    turns = list(zip(first, *(lab.runs(lab.together(turn)) for turn in range(1, TURNS)), strict=True))
-    lab.runs([job for job, of in zip(lab.together(TURNS), turns, strict=True) if doubtful(of)])
+    links = lab.links(messages)
+    turns = list(zip(first, *(lab.runs(once_more, lab.together(turn)) for turn in range(1, TURNS)), strict=True))
+    lab.runs(once_more, [job for job, of in zip(lab.together(TURNS), turns, strict=True) if doubtful(of)])
     there = lab.store.by_key
     several = tuple(settled(turns_of(job, there)) for job in lab.together(0))
     again = (*_whole_again(seen, alone), *((of[0], of[-1]) for of in turns))

@@ -80,8 +80,9 @@ class Job:
         return blake3(json.dumps(of).encode()).hexdigest(16)
 
     def __str__(self) -> str:
-        names = [self.subject.platform.devices[d].name for d in self.design.mapping.devices]
-        return f"{self.subject.cnn.graph.name} on {', '.join(names)}: {self.design.what}"
+        devices = len(self.design.mapping.devices)
+        where = self.subject.name if devices == 1 else f"{devices} devices"
+        return f"{self.subject.cnn.graph.name} on {where}: {self.design.what}"
 
 
 def frames_for(budget_s: float, frame_s: float) -> int:

@@ -12,8 +12,8 @@ def seen(console: Console) -> list[str]:
     """Lines of a piece of work in three parts."""
     with cli_progress.working(console, "measuring") as tell:
         for done in range(3):
-            tell(done, 3, f"run {done}")
-        tell(3, 3, "")
+            tell("measuring", done, 3, f"run {done}")
+        tell("measuring", 3, 3, "")
     assert isinstance(console.file, StringIO)
     return console.file.getvalue().splitlines()
 

@@ -63,9 +63,11 @@ def test_devices_that_are_alike_stay_alike_but_one_that_is_far_off(cnn: Cnn, tmp
     ({}, "The calibration does not hold any more, unless something else is running there. Calibrate again, in another "
          "folder.\nWhere devices are faster or slower, and nothing else has changed, --adjust will do.\n"),
     ({"a_cpu0": 1.5}, "a_cpu0 takes 1.5 times as long to compute as its coefficients say\n"
-                      "p.txt says so now, and predictions by it are for devices of that speed.\n"),
+                      "p.txt says so now, and predictions by it are for devices of that speed. Those of a type stay "
+                      "alike, unless one differs by more than 10%.\n"),
     ({"a_cpu0": 1.2}, "a_cpu0 takes 1.2 times as long to compute as its coefficients say\n"
-                      "p.txt says so now, and predictions by it are for devices of that speed.\n"
+                      "p.txt says so now, and predictions by it are for devices of that speed. Those of a type stay "
+                      "alike, unless one differs by more than 10%.\n"
                       "Also for devices of that speed the calibration does not hold any more, unless something else is "
                       "running there. Calibrate again, in another folder.\n"),
 ])  # fmt: skip
@@ -73,7 +75,9 @@ def test_what_to_do_is_said(slowdowns: dict[str, float], said: str) -> None:
     text = io.StringIO()
     found = [Drift("a", "a_cpu0", "six", 1.0, 1.5), LinkDrift("link", "a_cpu0 to b_cpu0", "4 bytes", 1.0, 1.25)]
     drifts(Console(file=text, width=200), found, slowdowns, Path("p.txt"))
-    assert text.getvalue().endswith(f"holds\n{said}")
+    table, rest = text.getvalue().split("messages that hold: 1, +25.0% to +25.0%\n")
+    assert "bytes" not in table
+    assert rest == f"drifted: changed by more than 10% and 0.1 ms, messages by 30%\n{said}"
 
 
 @pytest.mark.parametrize(("now_s", "slowdowns", "beyond"), [
