@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform as machine
+import shutil
 import tempfile
 from collections.abc import Callable
 from collections.abc import Mapping as Dict
@@ -189,8 +190,11 @@ def run(
         say(f"writing {len(front.genes)} points of the front")
         shipped = choose(front, encoding, settings)
         _write_results(draft, front, encoding, cnn, platform, settings, shipped, known)
-        done = []
+        done: list[Shipped] = []
         for point in shipped:
+            if twin := next((other for other in done if other.point == point.point), None):
+                done.append(_copied(draft, twin, point, say))
+                continue
             place = draft / point.name
             cut = _written(place, point, cnn, platform, target, say)
             done.append(_verified(place, cut, cnn, settings.seed, say, timeout_s) if check else cut)
@@ -251,6 +255,13 @@ def _written(
     place.mkdir()
     bundle.fill(place, cnn.graph, platform, point.mapping, cnn.source, bundle.Form(target=target))
     return replace(point, expected_error=of_mapping(cnn.graph, platform, point.mapping))
+
+
+def _copied(draft: Path, twin: Shipped, point: Shipped, say: Callable[[str], None]) -> Shipped:
+    """Of a point that is the best in something else, too, what has been made and checked already."""
+    say(f"{point.name}: the same mapping as {twin.name}")
+    shutil.copytree(draft / twin.name, draft / point.name, symlinks=True)
+    return replace(twin, name=point.name, objective=point.objective)
 
 
 def _verified(

@@ -26,11 +26,13 @@ from tests.tiny_cnn import branches, platform, save, six_layers
 QUICK = Settings(population=30, generations=6)
 
 
-def run(folder: Path, settings: Settings = QUICK, cluster: Platform | None = None, **how: object) -> job.Outcome:
+def run(
+    folder: Path, settings: Settings = QUICK, cluster: Platform | None = None, splits: int = 2, **how: object
+) -> job.Outcome:
     """A search of a tiny network, its results in ``folder/out``; bundles are not run."""
     cnn = read_cnn(str(save(folder, branches())), [], False)
     how = {"check": False, **how}
-    return job.run(cnn, cluster or platform(3), job.Coding(), settings, folder / "out", **how)  # type: ignore[arg-type]
+    return job.run(cnn, cluster or platform(3), job.Coding(splits=splits), settings, folder / "out", **how)  # type: ignore[arg-type]
 
 
 def summary(folder: Path) -> dict:
@@ -75,6 +77,26 @@ def test_a_wrong_answer_is_kept_and_said(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(job, "verify", lambda *_, **__: wrong)
     assert not run(tmp_path, check=True).passed
     assert summary(tmp_path)["best"]["best-energy"]["verified"] == {"passed": False, "error": 0.5}
+
+
+def test_a_point_that_is_the_best_in_everything_is_cut_and_checked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[Path] = []
+
+    def verified(bundle: Path, *_: object, **__: object) -> Verification:
+        checked.append(bundle)
+        return Verification(1, 1e-4, (OutputCheck("y", 0.0, "", True),))
+
+    monkeypatch.setattr(job, "verify", verified)
+    said: list[str] = []
+    latency, *others = run(tmp_path, cluster=platform(1), splits=1, check=True, say=said.append).shipped
+    assert [bundle.name for bundle in checked] == ["best-latency"]
+    assert [replace(other, name=latency.name, objective=latency.objective) for other in others] == [latency] * 2
+    assert said[-2:] == [f"{other.name}: the same mapping as best-latency" for other in others]
+    first, *copies = (files(tmp_path / "out" / s.name) for s in (latency, *others))
+    assert first
+    assert copies == [first] * 2
 
 
 def test_a_bundle_that_cannot_run_is_named_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
