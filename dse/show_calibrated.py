@@ -17,6 +17,7 @@ from dse.calibrate.results import Result
 from dse.calibrate.tried import Tried
 from model.coefficients import UnitCost
 from model.link_costs import FASTEST_BYTES_PER_S, Estimate, LinkCosts
+from model.platform import Platform
 from model.samples import Run
 from runtime.bench import STOLEN, TRIES
 
@@ -57,21 +58,22 @@ def _network(run: Run, unit: UnitCost) -> dict[str, Any]:
 def calibrated(
     console: Console, lab: Lab, found: Measured, made: Result, tests: Sequence[Tried], platform: Path
 ) -> None:
-    """A line for each network on each device that was measured, with how many are alike, for each way between devices,
-    and for each run on several devices; and which types of devices were disturbed.
+    """A line for each network on each device that was measured, for each way between devices, and for each run on
+    several devices; and for which others it was measured, and which types of devices were disturbed.
 
     Errors: of segments, as fitted and held out (found by a fit that has not seen their runs), of frames of such runs,
     of the memory, and what predictions are expected to be off by, here and minutes later.
     """
-    measured = ["device", "network", "alike", "alone ms"]
-    errors = ["fitted", "held out", "frame", "memory", "expected"]
+    headers = ["device", "network", "alone\nms", "fitted", "held\nout", "frame", "memory", "expected"]
     rows = [
-        [row["device"], row["network"], len(type_["devices"]), f"{row['latency_s'] * 1e3:.2f}",
+        [row["device"], row["network"], f"{row['latency_s'] * 1e3:.2f}",
          *_errors(type_["residuals"][row["device"]], row["network"]), _percent(row["expected_error"])]
         for type_ in body(lab, found, made)["types"]
         for row in type_["networks"]
     ]  # fmt: skip
-    console.print(show.table([*measured, *errors], rows, text=2), markup=False)
+    console.print(show.table(headers, rows, text=2), markup=False)
+    for type_ in found.types:
+        _alike(console, lab.platform, type_)
     if made.links:
         _links(console, made.links)
     if tests:
@@ -83,6 +85,14 @@ def calibrated(
         console, f"measured again minutes later, times were others by {found.apart:.1%} in the mean{_judged(found)}"
     )
     show.line(console, f"use it: --platform {platform}")
+
+
+def _alike(console: Console, platform: Platform, type_: Type) -> None:
+    """For which devices each of a type was measured, too."""
+    for measured, *others in zip(*(board.devices for board in type_.boards), strict=True):
+        if others:
+            names = ", ".join(platform.devices[device].name for device in others)
+            show.line(console, f"{platform.devices[measured].name} was measured for {names}, too")
 
 
 def _judged(found: Measured) -> str:
@@ -171,13 +181,13 @@ def drifts(console: Console, found: Sequence[Drift], slowdowns: Mapping[str, flo
     """
     held = [each for each in found if isinstance(each, LinkDrift) and not each.drifted]
     rows = [
-        [d.type, d.device, d.network, f"{d.before_s * 1e3:.2f}", f"{d.now_s * 1e3:.2f}", f"{d.change:+.1%}",
+        [d.device, d.network, f"{d.before_s * 1e3:.2f}", f"{d.now_s * 1e3:.2f}", f"{d.change:+.1%}",
          "drifted" if d.drifted else "holds"]
         for d in found
         if d not in held
     ]  # fmt: skip
-    headers = ["type", "device", "network", "before ms", "now ms", "change", "verdict"]
-    console.print(show.table(headers, rows, text=3), markup=False)
+    headers = ["device", "network", "before ms", "now ms", "change", "verdict"]
+    console.print(show.table(headers, rows, text=2), markup=False)
     if held:
         show.line(console, f"messages that hold: {len(held)}, {_range([each.change for each in held])}")
     show.line(console, f"drifted: changed by more than {DRIFT:.0%} and {DRIFT_S * 1e3:g} ms, messages by {ALLOWED:.0%}")
