@@ -39,7 +39,7 @@ from dse.cli_options import (
 )
 from dse.cli_progress import working
 from dse.inputs import Cnn, read_cnn
-from model.platform import Device, Platform, find, text_of
+from model.platform import PLATFORMS, Device, Platform
 from runtime.errors import CleaveError
 
 
@@ -87,8 +87,8 @@ def calibrate(
     as_json: JsonOption = False,
 ) -> None:
     """Measure what a cluster takes for networks. The platform file in OUT then predicts with what was found."""
-    file = find(platform)
-    cluster, text = Platform.from_file(platform), text_of(file)
+    file = PLATFORMS.find(platform)
+    cluster, text = Platform.from_file(platform), PLATFORMS.text_of(file)
     cnns = networks.read()
     job.check_names(cnns)
     job.check_place(out, file, check)

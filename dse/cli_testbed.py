@@ -27,7 +27,7 @@ NameOption = Annotated[str, typer.Option("--name", help="Of the testbed, where t
 @app.command()
 def up(
     spec_file: Annotated[
-        str, typer.Option("--spec", metavar="FILE", help=f"Hosts, or a shipped spec: {', '.join(spec.shipped())}")
+        str, typer.Option("--spec", metavar="FILE", help=f"Hosts, or a shipped spec: {', '.join(spec.SPECS.names)}")
     ],
     out: Annotated[Path, typer.Option("--out", help="New folder for platform file, key and known_hosts")],
     name: NameOption = DEFAULT,

@@ -16,18 +16,20 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from model import boxes, records
 from model.caches import COLD, Caches
 from model.layer_kinds import KINDS, PAIRS, PART, part_of
+from model.shipped import Shipped
 from runtime.errors import CleaveError
 
 PAPER = "#paper"
 """At the end of a set's name: the set as the thesis' equations have it, one coefficient a kind of layer."""
 
+SETS = Shipped("coefficients", ".json", "coefficients")
+"""Those that come with the distribution."""
 FORMAT = "cleave-coefficients"
 VERSION = 6
 MOST_GAINED = 2.0
@@ -215,11 +217,11 @@ def load(name: str) -> Coefficients:
 
 def _state(name: str) -> tuple[int, ...]:
     """What is another one when a file has changed."""
-    if name in shipped():
+    if name in SETS.names:
         return ()
     path = Path(name)
     if not path.is_file():
-        raise CleaveError(f"coefficients '{name}' are neither shipped ({', '.join(shipped())}) nor a file")
+        raise CleaveError(f"coefficients '{name}' are neither shipped ({', '.join(SETS.names)}) nor a file")
     there = path.stat()
     return there.st_mtime_ns, there.st_size, there.st_ino
 
@@ -229,9 +231,7 @@ def _read(name: str, _: tuple[int, ...]) -> Coefficients:
     """Once, while nobody writes the file."""
     if name.endswith(PAPER):
         return _by_paper(load(name.removesuffix(PAPER)))
-    if name in shipped():
-        return parse((files("platforms") / "coefficients" / f"{name}.json").read_text(), name)
-    return parse(Path(name).read_text(errors="replace"), name)
+    return parse((SETS.place(name) if name in SETS.names else Path(name)).read_text(errors="replace"), name)
 
 
 def _by_paper(found: Coefficients) -> Coefficients:
@@ -258,13 +258,6 @@ MESSAGES = (
     *("cold_part", "cold_s", "cold_wait_s"),
 )
 """Fields of ``UnitCost`` that tell what messages cost a device."""
-
-
-@cache
-def shipped() -> list[str]:
-    """Names of the sets that come with the distribution."""
-    folder = files("platforms") / "coefficients"
-    return sorted(e.name.removesuffix(".json") for e in folder.iterdir() if e.name.endswith(".json"))
 
 
 def parse(text: str, where: str) -> Coefficients:

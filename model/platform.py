@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 
@@ -23,7 +22,11 @@ from model import platform_file as form
 from model import quantity
 from model.coefficients import PAPER
 from model.platform_file import Fields, Line, Sheet
+from model.shipped import Shipped
 from runtime.errors import CleaveError
+
+PLATFORMS = Shipped("platforms", ".txt")
+"""Those that come with the distribution."""
 
 
 @dataclass(frozen=True)
@@ -125,8 +128,8 @@ class Platform:
     @staticmethod
     def from_file(path: str | Path) -> Platform:
         """Read a platform file, or the shipped one when ``path`` is its bare name (``jetson8``)."""
-        found = find(Path(path))
-        return Platform.parse(text_of(found), str(found))
+        found = PLATFORMS.find(Path(path))
+        return Platform.parse(PLATFORMS.text_of(found), str(found))
 
     @staticmethod
     def parse(text: str, where: str) -> Platform:
@@ -193,35 +196,6 @@ class Platform:
 
     def _host_of_device(self) -> NDArray[np.intp]:
         return np.array([device.host for device in self.devices], dtype=np.intp)
-
-
-def shipped() -> list[str]:
-    """The names of the platforms that come with the distribution."""
-    names = (entry.name for entry in files("platforms").iterdir())
-    return sorted(name.removesuffix(".txt") for name in names if name.endswith(".txt"))
-
-
-def find(path: Path) -> Path:
-    """``path`` itself, or the shipped file of that name when there is no such file and no folder is given."""
-    name = path.name.removesuffix(".txt")
-    if path.is_file() or path != Path(path.name) or name not in shipped():
-        return path
-    return Path(str(files("platforms") / f"{name}.txt"))
-
-
-def text_of(path: Path) -> str:
-    """The text of a platform file; ``CleaveError`` where it cannot be read."""
-    try:
-        data = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        raise CleaveError(f"{path}: no such file; shipped platforms: {', '.join(shipped())}") from None
-    except (OSError, ValueError) as error:
-        raise CleaveError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise CleaveError(f"{path}:{line}: byte 0x{data[error.start]:02x} is not UTF-8 text") from None
 
 
 def _build(sheet: Sheet, where: Path) -> Platform:

@@ -11,7 +11,7 @@ from dse.calibrate import boards as kinds
 from dse.calibrate.check import DRIFT, Drift
 from dse.inputs import Cnn
 from model.mapping import Mapping
-from model.platform import Device, Platform, text_of
+from model.platform import PLATFORMS, Device, Platform
 from model.platform_edit import edited
 from model.platform_file import SLOWDOWN
 from model.priced import priced
@@ -25,7 +25,7 @@ def adjusted(file: Path, cnns: Sequence[Cnn], found: Sequence[Drift]) -> dict[st
     found: whole networks on single devices, measured now, among others
     Device → its slowdown. ``CleaveError`` where no device of a type was measured
     """
-    text = text_of(file)
+    text = PLATFORMS.text_of(file)
     platform = Platform.parse(text, str(file))
     own = _own(platform, cnns, found)
     changes: dict[int, dict[str, str]] = {}

@@ -17,14 +17,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 
 from model import platform_file as form
 from model import quantity
 from model.platform_file import Line, Sheet
+from model.shipped import Shipped
 from runtime.errors import CleaveError
 
+SPECS = Shipped("testbeds", ".spec")
+"""Those that come with the distribution."""
 KEYS = ("cores", "share", "memory", "bandwidth")
 MOST_HOSTS = 100
 LEAST_SHARE = 0.1
@@ -57,21 +59,8 @@ class HostSpec:
 
 def read(path: str | Path) -> tuple[HostSpec, ...]:
     """The hosts that a file asks for, or the shipped file when ``path`` is its bare name (``testbed-4``)."""
-    found = _find(Path(path))
-    try:
-        text = found.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        raise CleaveError(f"{path}: no such file; shipped testbeds: {', '.join(shipped())}") from None
-    except UnicodeDecodeError:
-        raise CleaveError(f"{path}: is not UTF-8 text") from None
-    except (OSError, ValueError) as error:
-        raise CleaveError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    return parse(text, str(found))
-
-
-def shipped() -> list[str]:
-    """The names of the specs that come with the distribution."""
-    return sorted(entry.name.removesuffix(".spec") for entry in files("platforms").iterdir() if ".spec" in entry.name)
+    found = SPECS.find(Path(path))
+    return parse(SPECS.text_of(found), str(found))
 
 
 def parse(text: str, where: str) -> tuple[HostSpec, ...]:
@@ -104,13 +93,6 @@ def used(hosts: tuple[HostSpec, ...]) -> list[int]:
 def halted(hosts: tuple[HostSpec, ...]) -> list[int]:
     """Cores, rising, of hosts that may not take all of theirs."""
     return used(tuple(host for host in hosts if host.share < len(host.cores)))
-
-
-def _find(path: Path) -> Path:
-    """``path`` itself, or the shipped file of that name when there is no such file and no folder is given."""
-    if path.is_file() or path != Path(path.name) or path.name not in shipped():
-        return path
-    return Path(str(files("platforms") / f"{path.name}.spec"))
 
 
 def _host(sheet: Sheet, line: Line) -> HostSpec:

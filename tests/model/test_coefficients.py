@@ -35,7 +35,7 @@ def test_a_set_is_read_from_a_file(tmp_path: Path) -> None:
     assert unit.layers["fc"] == coefficients.LayerCost(2.0, 0.001, 3.0)
 
 
-@pytest.mark.parametrize("name", coefficients.shipped())
+@pytest.mark.parametrize("name", coefficients.SETS.names)
 def test_shipped_sets_are_sound_and_say_that_they_are_not_measured(name: str) -> None:
     found = coefficients.load(name)
     assert found.name == name
@@ -47,7 +47,7 @@ def test_shipped_sets_are_sound_and_say_that_they_are_not_measured(name: str) ->
 
 
 def test_the_boards_of_the_thesis_are_shipped() -> None:
-    assert {"generic", "jetson-xavier-nx"} <= set(coefficients.shipped())
+    assert {"generic", "jetson-xavier-nx"} <= set(coefficients.SETS.names)
     assert set(coefficients.load("jetson-xavier-nx").units) == {"cpu", "gpu"}
 
 
@@ -194,7 +194,7 @@ def test_a_calibrated_set_is_written_as_it_is_read() -> None:
     assert coefficients.parse(found.to_json(), "again") == found
 
 
-@pytest.mark.parametrize("name", coefficients.shipped())
+@pytest.mark.parametrize("name", coefficients.SETS.names)
 def test_a_shipped_set_is_written_as_it_is_read(name: str) -> None:
     found = coefficients.load(name)
     assert coefficients.parse(found.to_json(), name) == found

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.platform import Device, Host, Platform, Pool, shipped
+from model.platform import PLATFORMS, Device, Host, Platform, Pool
 from runtime.errors import CleaveError
 
 
@@ -26,7 +26,7 @@ def names(platform: Platform) -> list[str]:
 
 
 def test_shipped_names() -> None:
-    assert shipped() == ["jetson8", "jetson8-cpu", "local2", "local4"]
+    assert PLATFORMS.names == ["jetson8", "jetson8-cpu", "local2", "local4"]
 
 
 def test_jetson8() -> None:

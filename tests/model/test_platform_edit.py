@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model import coefficients
-from model.platform import Platform, find, shipped, text_of
+from model.platform import PLATFORMS, Platform
 from model.platform_edit import edited
 from model.platform_file import HOST_KEYS, KEYS, Sheet
 from tests.tiny_cnn import examples
@@ -39,9 +39,9 @@ def test_without_changes_nothing_changes() -> None:
 
 
 @examples(50)
-@given(st.sampled_from(shipped()), st.data())
+@given(st.sampled_from(PLATFORMS.names), st.data())
 def test_a_changed_file_has_the_changed_fields_and_all_others(name: str, data: st.DataObject) -> None:
-    text = text_of(find(Path(name)))
+    text = PLATFORMS.text_of(PLATFORMS.find(Path(name)))
     before = Sheet(text)
     key = data.draw(st.sampled_from([k for k in KEYS if k not in HOST_KEYS]))
     line = data.draw(st.sampled_from(before.lines))

@@ -26,8 +26,8 @@ def test_a_line_is_a_host_in_si_units() -> None:
 
 
 def test_shipped_specs_are_what_they_promise() -> None:
-    assert spec.shipped() == ["testbed-4", "testbed-4-uneven", "testbed-8"]
-    even, uneven, eight = (spec.read(name) for name in spec.shipped())
+    assert spec.SPECS.names == ["testbed-4", "testbed-4-uneven", "testbed-8"]
+    even, uneven, eight = (spec.read(name) for name in spec.SPECS.names)
     assert {(host.share, host.bandwidth_bytes_per_s) for host in even} == {(0.45, 125e6)}
     assert [host.share / 0.45 for host in uneven] == [1, 0.25, 1, 1]
     assert [host.bandwidth_bytes_per_s for host in uneven] == [125e6, 125e6, 125e6, 12.5e6]
@@ -84,7 +84,7 @@ def test_a_file_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) ->
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "x.spec").write_bytes(b"pi0\xff")
-    with pytest.raises(CleaveError, match=r"x\.spec: is not UTF-8 text"):
+    with pytest.raises(CleaveError, match=r"x\.spec:1: byte 0xff is not UTF-8 text"):
         spec.read(tmp_path / "x.spec")
 
 
