@@ -234,7 +234,7 @@ def frame(graph: Graph, seed: int = 0, positive: bool = False) -> Arrays:
 def run_whole(model: Path | ModelProto, feeds: Arrays) -> Arrays:
     """All outputs of an ONNX model in ONNX Runtime."""
     options = ort.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = 1, 3
+    options.intra_op_num_threads, options.log_severity_level = 1, 4
     choose_kernels(options)
     source = str(model) if isinstance(model, Path) else model.SerializeToString()
     session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])

@@ -3,32 +3,55 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from onnx import ModelProto, NodeProto, helper, numpy_helper
+from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
 
 from model.quantised import READ_VALUES
-from tests.tiny_cnn import Arrays, node, run_whole
+from tests.tiny_cnn import Arrays, node, run_whole, save
 
 
-def in_qdq_form(model: ModelProto, feeds: Arrays, draw: random.Random, dtype: str, per_axis: bool) -> ModelProto:
+def in_qdq_form(
+    model: ModelProto, feeds: Arrays, draw: random.Random, dtype: str, per_axis: bool, share: float = 1.0
+) -> ModelProto:
     """The network with a QuantizeLinear and a DequantizeLinear after each of its inputs and each float activation.
 
     Float constants become DequantizeLinear of int8. Scales are those of the values that ``feeds`` give, some of them
     one for each element of an axis. The outputs are all quantised activations, ``NAME/q``.
+    share: of activations and of constants that are quantised at all
     """
     values = feeds | run_whole(_with_all_outputs(model), feeds)
     constants = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
-    quantiser = _Quantiser(draw, dtype, per_axis, constants)
+    quantiser = _Quantiser(draw, dtype, per_axis, share, constants)
     for name in feeds:
         quantiser.add_pair(name, values[name])
     for own in model.graph.node:
         quantiser.add(own)
         for name in own.output:
-            if values[name].dtype.kind == "f":
+            if values[name].dtype == np.float32:
                 quantiser.add_pair(name, values[name])
     return quantiser.model(model)
+
+
+class _Frames(CalibrationDataReader):
+    """Frames to find scales with."""
+
+    def __init__(self, *frames: Arrays) -> None:
+        self._frames: Iterator[Arrays] = iter(frames)
+
+    def get_next(self) -> Arrays | None:
+        return next(self._frames, None)
+
+
+def by_onnxruntime(folder: Path, model: ModelProto, feeds: Arrays, **how: object) -> Path:
+    """A float network, quantised by ONNX Runtime's own tool; scales are those of the values that ``feeds`` give."""
+    source, target = save(folder, model, "float.onnx"), folder / "quantised.onnx"
+    quantize_static(source, target, _Frames(feeds), weight_type=QuantType.QInt8, **how)
+    return target
 
 
 def _with_all_outputs(model: ModelProto) -> ModelProto:
@@ -53,6 +76,7 @@ class _Quantiser:
     draw: random.Random
     dtype: str
     per_axis: bool
+    share: float
     constants: Arrays
     nodes: list[NodeProto] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
@@ -74,6 +98,8 @@ class _Quantiser:
 
     def add_pair(self, name: str, values: np.ndarray) -> None:
         """Quantise an activation and dequantise it again: the smallest number is 0 where nothing is negative."""
+        if self._left():
+            return
         limits = np.iinfo(self.dtype)
         zero, steps = (limits.max + limits.min + 1) // 2, limits.max // (2 if limits.min == 0 else 1)
         if values.min() >= 0:
@@ -85,7 +111,7 @@ class _Quantiser:
 
     def add_constant(self, name: str, values: np.ndarray, along: int | None) -> None:
         """Have an int8 constant in place of a float one, maybe with a scale for each element ``along`` an axis."""
-        if name in self.open:
+        if name in self.open or self._left():
             return
         axis = along if self.per_axis and self.draw.random() < 0.7 else None
         axis = 0 if axis is not None and values.ndim == 1 else axis
@@ -95,10 +121,15 @@ class _Quantiser:
         self._open(name, parameters, attributes)
 
     def add_bias(self, name: str, values: np.ndarray, inputs: str, weights: str) -> None:
-        """Have an int32 bias in the scale of the products that it is added to."""
+        """Have an int32 bias in the scale of the products that it is added to, where both are quantised."""
+        if name in self.open or not {inputs, weights} <= self.open.keys():
+            return
         scale = np.asarray(self.constants[f"{inputs}/scale"] * self.constants[f"{weights}/scale"])
         self.constants |= {f"{name}/q": np.round(values / scale).astype(np.int32), f"{name}/scale": scale}
         self._open(name, [f"{name}/scale"], {"axis": 0} if scale.ndim else {})
+
+    def _left(self) -> bool:
+        return self.share < 1 and self.draw.random() >= self.share
 
     def _open(self, name: str, parameters: list[str], attributes: dict[str, int]) -> None:
         self.open[name] = f"{name}/dq"

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping as Dict
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -35,12 +36,22 @@ SMALL = ("squeezenet", "shufflenet", "inception_v1")
 
 
 class Result(NamedTuple):
-    """What became of one mapping; ``error`` is None where the bundle did not run."""
+    """What became of one mapping; ``error`` is None where it cannot be told, and ``reason`` says why."""
 
     network: str
+    ranks: int
+    communicator: str
+    ways: str
     passed: bool
     error: float | None
+    reason: str
     time_s: float
+
+    def __str__(self) -> str:
+        verdict = "ok" if self.passed else f"WRONG {self.reason}"
+        said = f"{self.error:.1e}" if self.error is not None else "-"
+        begin = f"{self.network:13} {self.ranks:3} ranks {self.communicator:9} {said:>8} {self.time_s:6.1f} s"
+        return f"{begin}  {self.ways}  {verdict}"
 
 
 def platform(ranks: int) -> Platform:
@@ -55,34 +66,35 @@ def splits(mapping: Mapping) -> str:
     return " ".join(f"{boxes.KIND_NAMES[axis]} {ways[axis]}" for axis in sorted(ways)) or "whole"
 
 
-def run(graph: Graph, ranks: int, draw: random.Random, communicator: Literal["mpi", "inprocess"]) -> Result:
-    """Cut one mapping, run it, compare it."""
+def run(
+    graph: Graph, ranks: int, draw: random.Random, communicator: Literal["mpi", "inprocess"], folded: bool = False
+) -> Result:
+    """Cut one mapping, run it, compare it. folded: so was the graph loaded"""
     begin = time.monotonic()
-    mapping = random_mapping(draw, graph, ranks, most=min(4, ranks), tiles=True)
-    error, reason = None, ""
+    ways, passed, error, reason = "", False, None, ""
     with tempfile.TemporaryDirectory(prefix="cleave-") as folder:
         try:
-            write_bundle(graph, platform(ranks), mapping, source(graph, False, {}), Path(folder) / "b", force=False)
+            mapping = random_mapping(draw, graph, ranks, most=min(4, ranks), tiles=True)
+            ways = splits(mapping)
+            write_bundle(graph, platform(ranks), mapping, source(graph, folded, {}), Path(folder) / "b", force=False)
             found = verify(Path(folder) / "b", graph.path, frames=1, communicator=communicator)
             passed, error = found.passed, found.error
+            reason = "; ".join(str(output) for output in found.outputs if not output.passed)
         except Exception as failure:  # whatever it is, the campaign goes on and says so
-            passed, reason = False, f"{type(failure).__name__}: {failure}"
-    took = time.monotonic() - begin
-    verdict = "ok" if passed else f"WRONG {reason}"
-    said = f"{error:.1e}" if error is not None else "-"
-    print(f"{graph.name:13} {ranks:3} ranks {communicator:9} {said:>8} {took:6.1f} s  {splits(mapping)}  {verdict}")
-    sys.stdout.flush()
-    return Result(graph.name, passed, error, took)
+            reason = f"{type(failure).__name__}: {failure}"
+    return Result(graph.name, ranks, communicator, ways, passed, error, reason, time.monotonic() - begin)
 
 
-def table(results: list[Result]) -> str:
-    """A line a network: mappings, misses, worst error, time."""
-    lines = [f"{'network':13} {'mappings':>8} {'wrong':>6} {'worst error':>12} {'time':>8}"]
-    for name in dict.fromkeys(r.network for r in results):
+def table(results: list[Result], more: Dict[str, str] | None = None) -> str:
+    """A line a network: mappings, misses, worst error, time. ``more``: columns before these, and "" their names."""
+    more = more or {}
+    lines = [f"{'network':13}{more.get('', '')} {'mappings':>8} {'wrong':>6} {'worst error':>12} {'time':>8}"]
+    for name in dict.fromkeys([*filter(None, more), *(r.network for r in results)]):
         mine = [r for r in results if r.network == name]
         worst = max((r.error for r in mine if r.error is not None), default=float("nan"))
         wrong = sum(not r.passed for r in mine)
-        lines.append(f"{name:13} {len(mine):8} {wrong:6} {worst:12.1e} {sum(r.time_s for r in mine):6.0f} s")
+        begin = f"{name:13}{more.get(name, '')} {len(mine):8} {wrong:6}"
+        lines.append(f"{begin} {worst:12.1e} {sum(r.time_s for r in mine):6.0f} s")
     return "\n".join(lines)
 
 
@@ -101,6 +113,7 @@ def main() -> int:
             draw = random.Random(f"{network}/{arguments.seed}/{number}")
             ranks = draw.randint(*arguments.ranks)
             results.append(run(graph, ranks, draw, "inprocess" if (number + 1) % MPI_EVERY else "mpi"))
+            print(results[-1], flush=True)
     print(table(results))
     return 0 if all(r.passed for r in results) else 1
 

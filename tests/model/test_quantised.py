@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ import onnxruntime as ort
 import pytest
 from hypothesis import given
 from onnx import ModelProto, NodeProto, TensorProto, helper, version_converter
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization import QuantFormat, QuantType
 
 from codegen import zoo
 from codegen.slicing import segment
@@ -50,11 +50,10 @@ from tests.tiny_cnn import (
     run_mapping,
     run_whole,
     runs,
-    save,
     six_layers,
     weight,
 )
-from tests.tiny_qdq import in_qdq_form
+from tests.tiny_qdq import by_onnxruntime, in_qdq_form
 
 IMAGE = (2, 6, 8, 8)
 
@@ -569,27 +568,6 @@ def test_whole_layers_keep_the_names_of_their_nodes_and_parts_carry_their_box(tm
 # --- what exporters write ---
 
 
-class _Frames(CalibrationDataReader):
-    """Random frames to find scales with."""
-
-    def __init__(self, name: str, shape: tuple[int, ...]) -> None:
-        draw = np.random.default_rng(0)
-        self.frames: Iterator[dict[str, np.ndarray]] = iter(
-            [{name: draw.standard_normal(shape).astype(np.float32)} for _ in range(2)]
-        )
-
-    def get_next(self) -> dict[str, np.ndarray] | None:
-        return next(self.frames, None)
-
-
-def by_onnxruntime(folder: Path, model: ModelProto, **how: object) -> Path:
-    """A float network, quantised by ONNX Runtime's own tool."""
-    source, target = save(folder, model, "float.onnx"), folder / "quantised.onnx"
-    shape = tuple(d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim)
-    quantize_static(source, target, _Frames(model.graph.input[0].name, shape), weight_type=QuantType.QInt8, **how)
-    return target
-
-
 @pytest.mark.parametrize("format_", QuantFormat)
 @pytest.mark.parametrize("per_channel", [False, True])
 @pytest.mark.parametrize("activations", [QuantType.QUInt8, QuantType.QInt8])
@@ -604,9 +582,9 @@ def test_networks_that_onnxruntime_quantises_are_equal(
     ]
     weights = {"w": weight(8, 3, 3, 3), "b": weight(8), "v": weight(6, 8, 3, 3)}
     model = network(nodes, {"x": (1, 3, 12, 12)}, ["y"], weights)
-    graph = load(
-        by_onnxruntime(tmp_path, model, quant_format=format_, per_channel=per_channel, activation_type=activations)
-    )
+    feeds = {"x": weight(1, 3, 12, 12, seed=1)}
+    how = {"quant_format": format_, "per_channel": per_channel, "activation_type": activations}
+    graph = load(by_onnxruntime(tmp_path, model, feeds, **how))
     assert [layer.op.removeprefix("QLinear") for layer in graph.layers if boxes.is_heavy(graph, layer)] == ["Conv"] * 2
     for seed in range(8):
         assert_equal(graph, random_mapping(random.Random(seed), graph, DEVICES))

@@ -1,0 +1,166 @@
+"""A network while it grows: each operator runs on the values that it will see, so its shapes are known at once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+import onnx
+from onnx import ModelProto, NodeProto, helper, numpy_helper
+
+from runtime.frames import random_frame
+from tests.tiny_cnn import Arrays, Shape, network, node, run_whole, weight
+
+MOST_ELEMENTS, LARGEST, LEAST_SPREAD = 10_000, 100.0, 1e-2
+"""Of a tensor: with more a network would be slow, with larger numbers ill-conditioned, with less spread a wrong part
+of it would not be seen."""
+T = TypeVar("T")
+
+
+class UnfitError(Exception):
+    """An operator that ONNX Runtime refuses here, or makes nothing of that is worth to go on with."""
+
+
+@dataclass(eq=False)
+class Drawing:
+    """A network so far.
+
+    dtype:     of its floats
+    values:    of all tensors, constants too, for the first random frame
+    made:      names of activations, among them the inputs
+    at:        the activation that the next operator reads
+    quantised: share of weights that are dequantised first
+    """
+
+    draw: random.Random
+    dtype: str
+    opset: int
+    quantised: float = 0.0
+    nodes: list[NodeProto] = field(default_factory=list)
+    values: Arrays = field(default_factory=dict)
+    constants: list[str] = field(default_factory=list)
+    inputs: dict[str, Shape] = field(default_factory=dict)
+    made: list[str] = field(default_factory=list)
+    at: str = ""
+
+    @property
+    def shape(self) -> Shape:
+        """Of what was made last."""
+        return self.values[self.at].shape
+
+    def input(self, shape: Sequence[int]) -> str:
+        """An input of the network."""
+        name = f"x{len(self.inputs)}"
+        self.inputs[name] = tuple(shape)
+        self.values[name] = random_frame(name, tuple(shape), self.dtype, 0, 0)
+        self.made.append(name)
+        return name
+
+    def add(self, op: str, *more: str, of: str | None = None, outputs: int = 1, **attributes: Any) -> str:
+        """A node that reads ``of``, or what was made last, and then some more; what it makes first."""
+        out = f"{op.lower()}_{len(self.nodes)}"
+        names = [out, *(f"{out}_{k}" for k in range(1, outputs))]
+        self._append(node(op, [self.at if of is None else of, *more], names, out, **attributes))
+        if any(np.ptp(self.values[name].astype(float)) < LEAST_SPREAD for name in names if self.values[name].size > 8):
+            raise UnfitError(op)
+        self.made += [name for name in names if self.values[name].dtype == self.dtype]
+        self.at = out
+        return out
+
+    def given(self, op: str, since: int, *, outputs: int = 1, rest: dict[str, Any] | None = None, **lists: Any) -> str:
+        """A node with lists that are inputs from one opset on, and attributes before."""
+        if self.opset < since:
+            return self.add(op, outputs=outputs, **lists, **(rest or {}))
+        return self.add(op, *(self.constant(values) for values in lists.values()), outputs=outputs, **(rest or {}))
+
+    def constant(self, values: Any) -> str:
+        """An array as it is; floats in the network's type, integers in that of shapes."""
+        name = f"c{len(self.constants)}"
+        if not isinstance(values, np.ndarray):
+            values = np.asarray(values)
+            values = values.astype(self.dtype if values.dtype.kind == "f" else np.int64)
+        self.values[name] = values
+        self.constants.append(name)
+        return name
+
+    def weight(self, *shape: int, fan_in: int = 1, positive: bool = False) -> str:
+        """Random weights, now and then some that another layer has, or dequantised ones."""
+        alike = [c for c in self.constants if self.values[c].shape == shape and self.values[c].dtype == self.dtype]
+        if alike and not positive and self.chance(0.15):
+            return self.draw.choice(alike)
+        values = weight(*shape, seed=self.draw.randrange(1000)) / fan_in**0.5
+        if self.chance(self.quantised):
+            return self._dequantised(values)
+        return self.constant(np.asarray(np.abs(values) + 0.5 if positive else values, self.dtype))
+
+    def _dequantised(self, values: np.ndarray) -> str:
+        """Weights that int8 constants make, maybe in another layout and moved to this one."""
+        turned = values.ndim > 1 and self.chance(0.3)
+        order = [*range(values.ndim)][::-1]
+        stored = values.transpose(order) if turned else values
+        parts = {f"{name}{len(self.constants)}": None for name in ("q", "s", "z")}
+        scale = np.float32(np.abs(stored).max() / 127)
+        self.values |= dict(zip(parts, ((stored / scale).astype(np.int8), scale, np.int8(0)), strict=True))
+        self.constants += parts
+        self._append(node("DequantizeLinear", [*parts], [f"dq_{len(self.nodes)}"]))
+        if turned:
+            self._append(node("Transpose", [*self.nodes[-1].output], [f"turned_{len(self.nodes)}"], perm=order))
+        return self.nodes[-1].output[0]
+
+    def chance(self, share: float) -> bool:
+        """True in such a share of cases."""
+        return self.draw.random() < share
+
+    def several(self, count: int, low: int, high: int) -> list[int]:
+        """Random integers, both ends included."""
+        return [self.draw.randint(low, max(low, high)) for _ in range(count)]
+
+    def attempt(self, block: Callable[[Drawing], None]) -> bool:
+        """Add a block, or nothing where it does not fit."""
+        before = len(self.nodes), len(self.made), dict(self.values), dict(self.inputs), self.at
+        try:
+            block(self)
+            return True
+        except UnfitError:
+            nodes, made, self.values, self.inputs, self.at = before
+            del self.nodes[nodes:], self.made[made:]
+            self.constants = [name for name in self.constants if name in self.values]
+            return False
+
+    def model(self) -> ModelProto:
+        """All of it. Outputs are what nobody reads, and now and then something else."""
+        read = {name for own in self.nodes for name in own.input}
+        layers = [name for name in self.made if name not in self.inputs]
+        outputs = [name for name in layers if name not in read or self.chance(0.03)]
+        weights = {name: self.values[name] for name in self.constants if name in read}
+        return network(self.nodes, self.inputs, outputs, weights, self.opset, self._ir(), self.dtype)
+
+    def _ir(self) -> int:
+        return helper.find_min_ir_version_for([helper.make_opsetid("", self.opset)])
+
+    def _append(self, own: NodeProto) -> None:
+        made = self._run(own)
+        floats = [value.astype(float) for value in made.values() if value.dtype.kind == "f"]
+        if any(not 0 < v.size <= MOST_ELEMENTS or not np.abs(v).max() <= LARGEST for v in floats):
+            raise UnfitError(own.op_type)
+        self.values |= made
+        self.nodes.append(own)
+
+    def _run(self, own: NodeProto) -> Arrays:
+        """What an operator alone makes of the values that there are."""
+        held = [numpy_helper.from_array(self.values[name], name) for name in dict.fromkeys(own.input) if name]
+        infos = [onnx.ValueInfoProto(name=name) for name in own.output]
+        opsets = [helper.make_opsetid("", self.opset)]
+        graph = helper.make_graph([own], "one", [], infos, held)
+        try:
+            return run_whole(helper.make_model(graph, opset_imports=opsets, ir_version=max(4, self._ir())), {})
+        except Exception as error:  # ONNX Runtime's errors have no common class
+            raise UnfitError(own.op_type) from error
+
+
+def divisors(number: int, of: Iterable[int]) -> list[int]:
+    """Which numbers divide another one."""
+    return [each for each in of if number % each == 0]
