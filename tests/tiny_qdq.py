@@ -14,6 +14,9 @@ from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_
 from model.quantised import READ_VALUES
 from tests.tiny_cnn import Arrays, node, run_whole, save
 
+KEPT_FLOAT = READ_VALUES | {"Clip"}
+"""Operators whose constants nobody quantises. ONNX Runtime takes a quantised bound of a Clip for what is clipped."""
+
 
 def in_qdq_form(
     model: ModelProto, feeds: Arrays, draw: random.Random, dtype: str, per_axis: bool, share: float = 1.0
@@ -90,9 +93,9 @@ class _Quantiser:
             constant = self.constants.get(name)
             if k == 2 and own.op_type in ("Conv", "Gemm") and constant is not None:
                 self.add_bias(name, constant, own.input[0], own.input[1])
-            elif constant is not None and constant.dtype.kind == "f" and own.op_type not in READ_VALUES:
+            elif constant is not None and constant.dtype.kind == "f" and own.op_type not in KEPT_FLOAT:
                 self.add_constant(name, constant, _axis_of_outputs(own))
-            if constant is None or own.op_type not in READ_VALUES:
+            if constant is None or own.op_type not in KEPT_FLOAT:
                 copy.input[k] = self.open.get(name, name)
         self.nodes.append(copy)
 

@@ -57,6 +57,8 @@ def conv_transpose(d: Drawing) -> None:
     how = window(d, kernel)
     if d.chance(0.3):
         how["output_padding"] = [d.draw.randint(0, stride - 1) for stride in how["strides"]]
+    elif d.chance(0.2):
+        how["output_shape"] = [size * stride for size, stride in zip(d.shape[2:], how["strides"], strict=True)]
     d.add("ConvTranspose", *weights, group=groups, kernel_shape=kernel, **how)
 
 
@@ -114,6 +116,7 @@ def normalisation(d: Drawing) -> None:
         case "lp":
             d.add("LpNormalization", axis=d.draw.randrange(len(d.shape)), p=2)
         case "mean":
+            image(d)
             d.add("MeanVarianceNormalization", axes=[*d.draw.choice([[], [0]]), *range(2, len(d.shape))])
 
 
@@ -131,7 +134,7 @@ def pool(d: Drawing) -> None:
         how["ceil_mode"] = 1
     if op == "AveragePool" and d.chance(0.5):
         how["count_include_pad"] = 1
-    d.add(op, kernel_shape=kernel, **how)
+    d.add(op, kernel_shape=kernel, outputs=2 if op == "MaxPool" and d.chance(0.1) else 1, **how)
 
 
 SINCE: dict[str, int] = {"Celu": 12, "HardSwish": 14, "Mish": 18, "Gelu": 20, "Erf": 9}
@@ -147,7 +150,10 @@ def activation(d: Drawing) -> None:
     begin = d.at
     match kind:
         case "Clip":
-            d.given("Clip", 11, min=d.draw.choice([0.0, -1.0]), max=d.draw.choice([6.0, 1.0]))
+            if d.opset >= 11 and d.chance(0.3):
+                d.add("Clip", *d.draw.choice([("", d.constant(1.0)), (d.constant(-0.5),)]))
+            else:
+                d.given("Clip", 11, min=d.draw.choice([0.0, -1.0]), max=d.draw.choice([6.0, 1.0]))
         case "PRelu":
             slopes = [1] * (len(d.shape) - 2)
             d.add("PRelu", d.weight(*d.draw.choice([(d.shape[1], *slopes), (1, d.shape[1], *slopes), (1,), d.shape])))
@@ -188,7 +194,7 @@ def chosen(d: Drawing) -> None:
 def reduce(d: Drawing) -> None:
     """Over some axes."""
     axes = sorted(d.draw.sample(range(len(d.shape)), d.draw.randint(1, min(2, len(d.shape)))))
-    op = d.draw.choice(["ReduceMean", "ReduceMean", "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL2"])
+    op = d.draw.choice(["ReduceMean"] * 3 + ["ReduceSum", "ReduceMax", "ReduceMin", "ReduceL2", "ReduceLogSumExp"])
     d.given(op, 13 if op == "ReduceSum" else 18, axes=axes, rest={"keepdims": int(d.chance(0.7))})
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tests.drawn.drawing import Drawing, UnfitError, divisors
@@ -33,7 +35,10 @@ def split(d: Drawing) -> None:
     """In parts, of which some go on, each in its own way."""
     axis = d.draw.randrange(len(d.shape))
     at = d.draw.randrange(1, max(2, d.shape[axis]))
-    first = d.given("Split", 13, outputs=2, split=[at, d.shape[axis] - at], rest={"axis": axis})
+    if d.opset >= 18 and d.chance(0.3):
+        first = d.add("Split", axis=axis, num_outputs=2, outputs=2)
+    else:
+        first = d.given("Split", 13, outputs=2, split=[at, d.shape[axis] - at], rest={"axis": axis})
     second = f"{first}_1"
     if d.chance(0.3):
         d.at = d.draw.choice([first, second])
@@ -45,7 +50,7 @@ def split(d: Drawing) -> None:
 def pad(d: Drawing) -> None:
     """Around the image or along other axes, in each mode."""
     rank = len(d.shape)
-    mode = d.draw.choice(["constant", "constant", "reflect", "edge"])
+    mode = d.draw.choice(["constant", "constant", "reflect", "edge", *["wrap"] * (d.opset >= 19)])
     free = 2 if mode != "constant" or d.chance(0.7) else 0
     pads = [d.draw.randint(0, min(2, d.shape[k % rank] - 1)) if k % rank >= free else 0 for k in range(2 * rank)]
     filled = {"value": d.draw.choice([0.0, 0.5])} if mode == "constant" else {}
@@ -109,7 +114,14 @@ ROUNDED = ("round_prefer_floor", "floor", "ceil", "round_prefer_ceil")
 
 def _resize(d: Drawing, mode: str, factors: np.ndarray) -> None:
     begin, none = d.at, "" if d.opset >= 13 else d.constant(np.zeros(0, np.float32))
-    how = {"coordinate_transformation_mode": d.draw.choice(COORDINATES), "nearest_mode": d.draw.choice(ROUNDED)}
+    how: dict[str, Any] = {"coordinate_transformation_mode": d.draw.choice(COORDINATES)}
+    how["nearest_mode"] = d.draw.choice(ROUNDED)
+    if d.opset >= 18:
+        how |= {"antialias": 1} if mode != "nearest" and d.chance(0.3) else {}
+        if d.chance(0.3):
+            how["axes"] = [*range(2, len(d.shape))]
+            d.add("Resize", none, d.constant(factors[2:]), mode=mode, **how)
+            return
     if d.chance(0.6):
         d.add("Resize", none, d.constant(factors), mode=mode, **how)
         return
@@ -129,7 +141,9 @@ def tile(d: Drawing) -> None:
 
 def depth_sum(d: Drawing) -> None:
     """Sums of all elements before."""
-    d.add("CumSum", d.constant(d.draw.randrange(len(d.shape))))
+    d.add(
+        "CumSum", d.constant(d.draw.randrange(len(d.shape))), exclusive=int(d.chance(0.3)), reverse=int(d.chance(0.3))
+    )
 
 
 MOVES = (
