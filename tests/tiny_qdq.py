@@ -128,7 +128,8 @@ class _Quantiser:
         if name in self.open or not {inputs, weights} <= self.open.keys():
             return
         scale = np.asarray(self.constants[f"{inputs}/scale"] * self.constants[f"{weights}/scale"])
-        self.constants |= {f"{name}/q": np.round(values / scale).astype(np.int32), f"{name}/scale": scale}
+        steps = np.clip(np.round(values / scale), -2.0e9, 2.0e9).astype(np.int32)
+        self.constants |= {f"{name}/q": steps, f"{name}/scale": scale}
         self._open(name, [f"{name}/scale"], {"axis": 0} if scale.ndim else {})
 
     def _left(self) -> bool:

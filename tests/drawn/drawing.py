@@ -92,22 +92,32 @@ class Drawing:
         if alike and not positive and self.chance(0.15):
             return self.draw.choice(alike)
         values = weight(*shape, seed=self.draw.randrange(1000)) / fan_in**0.5
-        if self.chance(self.quantised):
-            return self._dequantised(values)
-        return self.constant(np.asarray(np.abs(values) + 0.5 if positive else values, self.dtype))
+        values = np.abs(values) + 0.5 if positive else values
+        return self._dequantised(values) if self.chance(self.quantised) else self.constant(values.astype(self.dtype))
 
     def _dequantised(self, values: np.ndarray) -> str:
-        """Weights that int8 constants make, maybe in another layout and moved to this one."""
-        turned = values.ndim > 1 and self.chance(0.3)
+        """Weights that int8 constants make, by one scale or one for each element of an axis, maybe by way of a node."""
         order = [*range(values.ndim)][::-1]
-        stored = values.transpose(order) if turned else values
-        parts = {f"{name}{len(self.constants)}": None for name in ("q", "s", "z")}
-        scale = np.float32(np.abs(stored).max() / 127)
-        self.values |= dict(zip(parts, ((stored / scale).astype(np.int8), scale, np.int8(0)), strict=True))
-        self.constants += parts
-        self._append(node("DequantizeLinear", [*parts], [f"dq_{len(self.nodes)}"]))
-        if turned:
-            self._append(node("Transpose", [*self.nodes[-1].output], [f"turned_{len(self.nodes)}"], perm=order))
+        how = self.draw.choice(["", "", "turned", "flat", "scaled"])
+        stored = {"turned": values.transpose(order), "flat": values.reshape(-1)}.get(how, values)
+        axis = self.draw.randrange(stored.ndim) if stored.ndim and self.chance(0.4) else None
+        others = None if axis is None else tuple(k for k in range(stored.ndim) if k != axis)
+        scale = (np.abs(stored).max(axis=others, keepdims=True) + 1e-3) / 127
+        parts = [np.round(stored / scale).astype(np.int8), scale.reshape(() if axis is None else -1).astype(np.float32)]
+        names = [self.constant(part) for part in (*parts, np.zeros(parts[1].shape, np.int8))]
+        made = self._made("DequantizeLinear", *names, **({} if axis is None else {"axis": axis}))
+        match how:
+            case "turned":
+                return self._made("Transpose", made, perm=order)
+            case "flat":
+                return self._made("Reshape", made, self.constant(list(values.shape)))
+            case "scaled":
+                return self._made("Mul", made, self.constant(0.5))
+        return made
+
+    def _made(self, op: str, *names: str, **attributes: Any) -> str:
+        """A node that makes weights."""
+        self._append(node(op, names, [f"w_{len(self.nodes)}"], **attributes))
         return self.nodes[-1].output[0]
 
     def chance(self, share: float) -> bool:

@@ -18,8 +18,9 @@ from tests.tiny_cnn import NEWEST, Arrays, node, run_whole
 from tests.tiny_qdq import by_onnxruntime, in_qdq_form
 
 FLOATS = ("float32", "float16", "float64")
-KINDS = ("float32", "float32", "float32", "float16", "float64", "weights", "quantised", "quantised", "in part",
-         "in part", "by tool", "by tool")  # fmt: skip
+KINDS = (
+    *["float32"] * 3, "float16", "float64", *["weights"] * 2, *["quantised"] * 2, *["in part"] * 3, *["by tool"] * 2,
+)  # fmt: skip
 """Networks of floats, with dequantised weights, quantised in full or in part, and quantised by ONNX Runtime's tool."""
 
 LAST_OPSET = 25
