@@ -40,7 +40,7 @@ def test_a_number_is_always_the_same_network(tmp_path: Path) -> None:
 def test_a_wrong_rule_is_seen_and_the_network_made_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Softmax that is cut along its own axis."""
     monkeypatch.setitem(boxes.RULES, "Softmax", same)
-    nodes = [node("Abs", ["x"], ["a"]), node("Softmax", ["a"], ["s"], axis=1), node("Add", ["s", "a"], ["y"])]
+    nodes = [node("Softmax", ["x"], ["s"], axis=1), node("Add", ["s", "x"], ["y"])]
     model = network(nodes, {"x": (1, 6, 8, 8)}, ["y"])
 
     def fails(model: ModelProto) -> bool:
