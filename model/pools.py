@@ -81,9 +81,13 @@ def _round_down(node: onnx.NodeProto, a: Mapping[str, Any], padding: dict[str, A
     pads, strides = padding.get("pads", []), a.get("strides", [1] * len(a["kernel_shape"]))
     more = any(new > old for new, old in zip(pads, a.get("pads", [0] * len(pads)), strict=True))
     less = "auto_pad" in padding and any(s > k for s, k in zip(strides, a["kernel_shape"], strict=True))
+    where = f"{path}: layer '{node.name or node.output[0]}'"
     if node.op_type == "AveragePool" and (less or (more and a.get("count_include_pad", 0))):
-        name, what = node.name or node.output[0], "leave elements out" if less else "count padding"
-        raise CleaveError(f"{path}: layer '{name}': averages that {what} cannot round up here; export opset 22")
+        what = "leave elements out" if less else "count padding"
+        raise CleaveError(f"{where}: averages that {what} cannot round up here; export opset 22")
+    if any(pad >= k for pad, k in zip(pads, 2 * a["kernel_shape"], strict=False)):
+        raise CleaveError(f"{where}: rounding up here takes a padding as large as the kernel, which ONNX Runtime "
+                          "refuses; export opset 22")  # fmt: skip
     kept = [x for x in node.attribute if x.name not in ("ceil_mode", "pads", "auto_pad")]
     changed = onnx.NodeProto(attribute=[*kept, *(helper.make_attribute(k, v) for k, v in padding.items())])
     del node.attribute[:]

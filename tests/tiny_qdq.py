@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,8 @@ def in_qdq_form(
     quantiser = _Quantiser(draw, dtype, per_axis, share, constants)
     for name in feeds:
         quantiser.add_pair(name, values[name])
+    reads = Counter(name for own in model.graph.node for name in own.input)
+    quantiser.shared |= {name for name, count in reads.items() if count > 1}
     for own in model.graph.node:
         quantiser.add(own)
         for name in own.output:
@@ -74,7 +77,11 @@ def _axis_of_outputs(own: NodeProto) -> int | None:
 
 @dataclass(eq=False)
 class _Quantiser:
-    """Collects nodes, constants and outputs. open: tensor to what DequantizeLinear makes of it."""
+    """Collects nodes, constants and outputs.
+
+    open:   tensor to what DequantizeLinear makes of it
+    shared: constants of several operators, whose output channels may lie along different axes
+    """
 
     draw: random.Random
     dtype: str
@@ -84,6 +91,7 @@ class _Quantiser:
     nodes: list[NodeProto] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     open: dict[str, str] = field(default_factory=dict)
+    shared: set[str] = field(default_factory=set)
 
     def add(self, own: NodeProto) -> None:
         """Add an operator that reads dequantised tensors."""
@@ -116,7 +124,7 @@ class _Quantiser:
         """Have an int8 constant in place of a float one, maybe with a scale for each element ``along`` an axis."""
         if name in self.open or self._left():
             return
-        axis = along if self.per_axis and self.draw.random() < 0.7 else None
+        axis = along if self.per_axis and self.draw.random() < 0.7 and name not in self.shared else None
         axis = 0 if axis is not None and values.ndim == 1 else axis
         parameters, attributes = self._parameters(name, values, axis, 127, np.int8(0))
         scale = np.expand_dims(self.constants[parameters[0]], [k for k in range(values.ndim) if k != axis])

@@ -38,8 +38,9 @@ def drawn(seed: int, number: int, folder: Path) -> Drawn:
     """The network of a number; ``folder`` is for files on the way."""
     draw = random.Random(f"drawn/{seed}/{number}")
     kind = draw.choice(KINDS)
+    model = _grown(draw, kind).model()
     try:
-        return Drawn(kind, _finished(draw, _grown(draw, kind).model(), kind, folder))
+        return Drawn(kind, _finished(draw, model, kind, folder))
     except Exception:  # of ONNX Runtime, its tool, or the checker: they have no common class
         return Drawn(kind, None)
 

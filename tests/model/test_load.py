@@ -579,6 +579,18 @@ def test_an_average_that_counts_padding_and_rounds_up_on_one_axis_only_is_refuse
     assert graph_of(tmp_path, model).tensors["y"].shape == (1, 2, 2, 3)
 
 
+def test_a_pooling_that_would_need_a_padding_as_large_as_its_kernel_is_refused(tmp_path: Path) -> None:
+    """Dilated, its last window reaches so far over the end; one axis has a window too many."""
+    how: dict = {"kernel_shape": [1, 4], "strides": [2, 3], "dilations": [2, 2], "pads": [0, 0, 0, 2], "ceil_mode": 1}
+    model = network([node("MaxPool", ["x"], ["y"], "pool", **how)], {"x": (1, 2, 22, 3)}, ["y"])
+    assert refused_model(tmp_path, model) == [
+        "layer 'pool': rounding up here takes a padding as large as the kernel, which ONNX Runtime refuses; "
+        "export opset 22"
+    ]
+    model.opset_import[0].version = 22
+    assert_whole_is_right(graph_of(tmp_path, model))
+
+
 def test_a_shape_that_depends_on_data_is_refused(tmp_path: Path) -> None:
     model = network([node("NonZero", ["x"], ["y"], "where")], {"x": (1, 4)}, {"y": "int64"})
     assert refused_model(tmp_path, model) == [
