@@ -23,9 +23,12 @@ Shape = tuple[int, ...]
 def correct(graph: onnx.GraphProto, shapes: Mapping[str, Shape], path: Path) -> bool:
     """Make a pooling whose inferred shape is wrong one that rounds down and computes the same; True if one was wrong.
 
-    Shapes that follow from it have to be inferred again. ``CleaveError`` where no such pooling computes the same.
+    Shapes that follow from it have to be inferred again. ``CleaveError`` where no such pooling computes the same, or
+    where ONNX and ONNX Runtime do not pad alike.
     """
     for node in graph.node:
+        if node.op_type == "ConvTranspose":
+            _refuse_padded(node, path)
         if node.op_type in POOLS and {node.input[0], node.output[0]} <= shapes.keys():
             a = _attributes(node)
             _refuse_dilated(node, a, path)
@@ -53,6 +56,15 @@ def _refuse_dilated(node: onnx.NodeProto, a: Mapping[str, Any], path: Path) -> N
     if "auto_pad" in a and any(k > 1 and d > 1 for k, d in zip(a["kernel_shape"], dilations, strict=True)):
         where, how = f"{path}: layer '{node.name or node.output[0]}'", a["auto_pad"].decode()
         raise CleaveError(f"{where}: ONNX and ONNX Runtime pad a dilated {node.op_type} by {how} in different ways; "
+                          "export it with explicit pads")  # fmt: skip
+
+
+def _refuse_padded(node: onnx.NodeProto, path: Path) -> None:
+    """A transposed convolution is as large as its strides say: ONNX adds ``output_padding``, ONNX Runtime does not."""
+    a = _attributes(node)
+    if "auto_pad" in a and any(a.get("output_padding", ())):
+        where, how = f"{path}: layer '{node.name or node.output[0]}'", a["auto_pad"].decode()
+        raise CleaveError(f"{where}: ONNX and ONNX Runtime understand output_padding by {how} in different ways; "
                           "export it with explicit pads")  # fmt: skip
 
 

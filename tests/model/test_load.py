@@ -568,6 +568,24 @@ def test_a_dilated_pooling_with_automatic_padding_is_refused(how: str, op: str, 
     assert_whole_is_right(graph_of(tmp_path, model))
 
 
+@pytest.mark.parametrize("how", ["SAME_UPPER", "SAME_LOWER"])
+def test_a_transposed_convolution_with_automatic_and_output_padding_is_refused(how: str, tmp_path: Path) -> None:
+    """ONNX Runtime makes another shape of it than ONNX says; without output padding it does not."""
+    attributes: dict = {"strides": [2, 2], "auto_pad": how}
+
+    def model() -> ModelProto:
+        nodes = [node("ConvTranspose", ["x", "w"], ["y"], "up", **attributes)]
+        return network(nodes, {"x": (1, 2, 6, 7)}, ["y"], {"w": weight(2, 3, 3, 3)})
+
+    assert_whole_is_right(graph_of(tmp_path, model()))
+    attributes["output_padding"] = [0, 1]
+    assert run_whole(model(), {"x": weight(1, 2, 6, 7)})["y"].shape == (1, 3, 12, 14)
+    assert refused_model(tmp_path, model()) == [
+        f"layer 'up': ONNX and ONNX Runtime understand output_padding by {how} in different ways; "
+        "export it with explicit pads"
+    ]
+
+
 def test_an_average_that_counts_padding_and_rounds_up_on_one_axis_only_is_refused(tmp_path: Path) -> None:
     """It has no equal that rounds down: one axis has a window too many, the other reaches over the end."""
     how: dict = {"kernel_shape": [2, 2], "strides": [3, 3], "ceil_mode": 1, "count_include_pad": 1}
