@@ -25,6 +25,7 @@ from model.load import load
 from model.mapping import Mapping, Shard, extent
 from model.planning import Planned, plan
 from model.platform import Platform
+from runtime.frames import random_frame
 from runtime.plan import RankPlan, Recv, Run, Send
 from runtime.segment import choose_kernels
 
@@ -228,6 +229,18 @@ def frame(graph: Graph, seed: int = 0, positive: bool = False) -> Arrays:
         tensor = graph.tensors[name]
         values = np.random.default_rng(seed).standard_normal(tensor.shape)
         found[name] = np.asarray(np.abs(values) + 0.5 if positive else values, tensor.dtype)
+    return found
+
+
+def frame_of(model: ModelProto) -> Arrays:
+    """The frame that ``codegen.verify`` begins with."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    found = {}
+    for info in model.graph.input:
+        if info.name not in weights:
+            shape = tuple(d.dim_value for d in info.type.tensor_type.shape.dim)
+            dtype = str(helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type))
+            found[info.name] = random_frame(info.name, shape, dtype, 0, 0)
     return found
 
 

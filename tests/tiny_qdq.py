@@ -13,7 +13,7 @@ from onnx import ModelProto, NodeProto, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
 
 from model.quantised import READ_VALUES
-from tests.tiny_cnn import Arrays, node, run_whole, save
+from tests.tiny_cnn import Arrays, frame_of, node, run_whole, save
 
 KEPT_FLOAT = READ_VALUES | {"Clip"}
 """Operators whose constants nobody quantises. ONNX Runtime takes a quantised bound of a Clip for what is clipped."""
@@ -53,10 +53,10 @@ class _Frames(CalibrationDataReader):
         return next(self._frames, None)
 
 
-def by_onnxruntime(folder: Path, model: ModelProto, feeds: Arrays, **how: object) -> Path:
-    """A float network, quantised by ONNX Runtime's own tool; scales are those of the values that ``feeds`` give."""
+def by_onnxruntime(folder: Path, model: ModelProto, **how: object) -> Path:
+    """A float network, quantised by ONNX Runtime's own tool; scales are those of the values that a frame gives."""
     source, target = save(folder, model, "float.onnx"), folder / "quantised.onnx"
-    quantize_static(source, target, _Frames(feeds), weight_type=QuantType.QInt8, **how)
+    quantize_static(source, target, _Frames(frame_of(model)), weight_type=QuantType.QInt8, **how)
     return target
 
 

@@ -5,8 +5,9 @@
 
 Networks are those of ``tests.drawn``: a number and a seed tell all of one. Each is cut as ``tests.campaign.mappings``
 cuts those of the zoo, and compared with the whole model; now and then it is loaded with ``--fold``, and always where
-it is refused without. Prints a line a failure, which ``--keep`` keeps the ONNX file of, as drawn and made as small as
-it still fails, and a table; exit code 1 if anything is wrong or ends in an exception that is not for people.
+it is refused without, which the table counts as refused, too. Prints a line a failure, of which ``--keep`` keeps the
+ONNX file, as drawn and made as small as it still fails, and a table; exit code 1 if anything is wrong or ends in an
+exception that is not for people.
 """
 
 from __future__ import annotations

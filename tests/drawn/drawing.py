@@ -134,19 +134,22 @@ class Drawing:
         try:
             block(self)
             return True
-        except UnfitError:
+        except (UnfitError, IndexError, ValueError):  # the last two where there are too few axes
             nodes, made, self.values, self.inputs, self.at = before
             del self.nodes[nodes:], self.made[made:]
             self.constants = [name for name in self.constants if name in self.values]
             return False
 
-    def model(self) -> ModelProto:
-        """All of it. Outputs are what nobody reads, and now and then something else."""
+    def model(self, stated: bool) -> ModelProto:
+        """All of it. Outputs are what nobody reads, and now and then something else. stated: shapes within are told"""
         read = {name for own in self.nodes for name in own.input}
         layers = [name for name in self.made if name not in self.inputs]
         outputs = [name for name in layers if name not in read or self.chance(0.03)]
         weights = {name: self.values[name] for name in self.constants if name in read}
-        return network(self.nodes, self.inputs, outputs, weights, self.opset, self._ir(), self.dtype)
+        found = network(self.nodes, self.inputs, outputs, weights, self.opset, self._ir(), self.dtype)
+        within = {name for own in self.nodes for name in own.output}.difference(outputs) if stated else ()
+        found.graph.value_info.extend(info_of(name, self.values[name]) for name in sorted(within))
+        return found
 
     def _ir(self) -> int:
         return helper.find_min_ir_version_for([helper.make_opsetid("", self.opset)])
@@ -169,6 +172,11 @@ class Drawing:
             return run_whole(helper.make_model(graph, opset_imports=opsets, ir_version=max(4, self._ir())), {})
         except Exception as error:  # ONNX Runtime's errors have no common class
             raise UnfitError(own.op_type) from error
+
+
+def info_of(name: str, value: np.ndarray) -> onnx.ValueInfoProto:
+    """Type and shape of a tensor."""
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
 
 
 def divisors(number: int, of: Iterable[int]) -> list[int]:

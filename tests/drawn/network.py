@@ -8,13 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 import onnx
-from onnx import ModelProto, helper
+from onnx import ModelProto
 from onnxruntime.quantization import QuantType
 
-from runtime.frames import random_frame
 from tests.drawn.blocks import BLOCKS
-from tests.drawn.drawing import Drawing
-from tests.tiny_cnn import NEWEST, Arrays, node, run_whole
+from tests.drawn.drawing import Drawing, info_of
+from tests.tiny_cnn import NEWEST, frame_of, node, run_whole
 from tests.tiny_qdq import by_onnxruntime, in_qdq_form
 
 FLOATS = ("float32", "float16", "float64")
@@ -38,7 +37,8 @@ def drawn(seed: int, number: int, folder: Path) -> Drawn:
     """The network of a number; ``folder`` is for files on the way."""
     draw = random.Random(f"drawn/{seed}/{number}")
     kind = draw.choice(KINDS)
-    model = _grown(draw, kind).model()
+    grown = _grown(draw, kind)
+    model = grown.model(stated=kind == "by tool" or grown.chance(0.3))  # the tool never ends where a shape is not told
     try:
         return Drawn(kind, _finished(draw, model, kind, folder))
     except Exception:  # of ONNX Runtime, its tool, or the checker: they have no common class
@@ -61,30 +61,17 @@ def _grown(draw: random.Random, kind: str) -> Drawing:
 
 def _finished(draw: random.Random, model: ModelProto, kind: str, folder: Path) -> ModelProto:
     """Quantised, with some constants as nodes, and checked."""
-    feeds = frame_of(model)
     dtype = draw.choice(["uint8", "uint8", "int8", "int16"])
     if kind in ("quantised", "in part"):
         if dtype == "int16":
             model.opset_import[0].version, model.ir_version = max(21, model.opset_import[0].version), 10
         share = 1.0 if kind == "quantised" else draw.choice([0.5, 0.8, 0.95])
-        model = _with_outputs(in_qdq_form(model, feeds, draw, dtype, draw.random() < 0.5, share), model)
+        model = _with_outputs(in_qdq_form(model, frame_of(model), draw, dtype, draw.random() < 0.5, share), model)
     elif kind == "by tool":
-        model = onnx.load(by_onnxruntime(folder, model, feeds, **_how(draw, model)))
+        model = onnx.load(by_onnxruntime(folder, model, **_how(draw, model)))
     if draw.random() < 0.3:
         _constants_as_nodes(draw, model)
     return checked(model)
-
-
-def frame_of(model: ModelProto) -> Arrays:
-    """The frame that ``codegen.verify`` begins with."""
-    weights = {tensor.name for tensor in model.graph.initializer}
-    found = {}
-    for info in model.graph.input:
-        if info.name not in weights:
-            shape = tuple(d.dim_value for d in info.type.tensor_type.shape.dim)
-            dtype = str(helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type))
-            found[info.name] = random_frame(info.name, shape, dtype, 0, 0)
-    return found
 
 
 def _with_outputs(model: ModelProto, source: ModelProto) -> ModelProto:
@@ -123,11 +110,7 @@ def checked(model: ModelProto) -> ModelProto:
     for name, value in made.items():
         if value.dtype.kind == "f" and not np.isfinite(value).all():
             raise ValueError(f"{name} is not finite")
-    infos = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
-        for name, value in made.items()
-    ]
     del model.graph.output[:]
-    model.graph.output.extend(infos)
+    model.graph.output.extend(info_of(name, value) for name, value in made.items())
     onnx.checker.check_model(model)  # not in full: of pools that round up it infers other shapes than there are
     return model

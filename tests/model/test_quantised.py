@@ -582,9 +582,9 @@ def test_networks_that_onnxruntime_quantises_are_equal(
     ]
     weights = {"w": weight(8, 3, 3, 3), "b": weight(8), "v": weight(6, 8, 3, 3)}
     model = network(nodes, {"x": (1, 3, 12, 12)}, ["y"], weights)
-    feeds = {"x": weight(1, 3, 12, 12, seed=1)}
-    how = {"quant_format": format_, "per_channel": per_channel, "activation_type": activations}
-    graph = load(by_onnxruntime(tmp_path, model, feeds, **how))
+    graph = load(
+        by_onnxruntime(tmp_path, model, quant_format=format_, per_channel=per_channel, activation_type=activations)
+    )
     assert [layer.op.removeprefix("QLinear") for layer in graph.layers if boxes.is_heavy(graph, layer)] == ["Conv"] * 2
     for seed in range(8):
         assert_equal(graph, random_mapping(random.Random(seed), graph, DEVICES))
