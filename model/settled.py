@@ -71,25 +71,28 @@ def _between(
         for name in {*layer.inputs}:
             readers[name].append(layer)
 
-    def follower(layer: Layer) -> Layer | None:
-        """Who alone reads the floats that a layer makes."""
+    def followers(layer: Layer) -> list[Layer]:
+        """Who reads the floats that a layer makes: past one that moves elements, quantisation goes to every reader, and
+        an output of the network does not stop it.
+        """
         name = layer.outputs[0]
-        alone = len(layer.outputs) == 1 and len(readers[name]) == 1 and name not in outputs
-        return readers[name][0] if alone and tensors[name].dtype.startswith("float") else None
+        floats = len(layer.outputs) == 1 and tensors[name].dtype.startswith("float")
+        alone = len(readers[name]) == 1 and name not in outputs
+        return readers[name] if floats and (alone or layer.op in MOVES) else []
 
     def changes(layer: Layer) -> bool:
         own = [name for name in layer.node.input if name in constants and tensors[name].dtype.startswith("float")]
         return layer.op in MOVES or any(tensors[name].elements > 1 for name in own)
 
-    found = []
-    for layer in chosen:
-        chain = [layer]
-        while (following := follower(chain[-1])) is not None:
-            chain.append(following)
-        ends = next((k for k, each in enumerate(chain) if k and (each.after or each.op == QUANTIZE)), 0)
-        if ends and opens(layer, constants) and any(map(changes, chain[: ends + 1])):
-            found.append(layer.name)
-    return found
+    def is_between(layer: Layer, changed: bool) -> bool:
+        """Whether there is a way from a layer to a quantisation on which something changes."""
+        changed = changed or changes(layer)
+        return any(
+            changed or changes(each) if each.after or each.op == QUANTIZE else is_between(each, changed)
+            for each in followers(layer)
+        )
+
+    return [layer.name for layer in chosen if opens(layer, constants) and is_between(layer, False)]
 
 
 def _rescaled(layers: Iterable[Layer], constants: Mapping[str, onnx.TensorProto], outputs: Container[str]) -> list[str]:

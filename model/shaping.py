@@ -14,6 +14,9 @@ from runtime.errors import CleaveError
 SMALL_ELEMENTS = 4096
 """Constants up to this size keep their values during shape inference (targets of Reshape and the like)."""
 
+SAME_SHAPE = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
+"""What makes a tensor like its first input, as onnx cannot tell: it looks into their functions, and fails there."""
+
 
 def give(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], path: Path) -> None:
     """Give the inputs their sizes; refuse sizes that are unknown, or for inputs that do not exist."""
@@ -72,6 +75,9 @@ def _infer(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> 
     """Shape inference on a copy that carries small constants only: large weights are known by shape."""
     skeleton = onnx.ModelProto()
     skeleton.CopyFrom(model)
+    for node in skeleton.graph.node:
+        if node.op_type in SAME_SHAPE and not node.domain:
+            node.CopyFrom(helper.make_node("Identity", node.input[:1], node.output))
     skeleton.ir_version = max(model.ir_version, 4)  # below, weights would have to be inputs, and have no values
     for name, tensor in weights.items():
         info = helper.make_tensor_value_info(name, tensor.data_type, tensor.dims)

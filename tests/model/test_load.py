@@ -609,6 +609,18 @@ def test_a_pooling_that_would_need_a_padding_as_large_as_its_kernel_is_refused(t
     assert_whole_is_right(graph_of(tmp_path, model))
 
 
+@pytest.mark.parametrize("opset", [21, NEWEST])
+def test_what_normalises_groups_has_the_shape_of_its_input(opset: int, tmp_path: Path) -> None:
+    """Onnx infers it from the functions that they are, and fails there."""
+    nodes = [
+        node("GroupNormalization", ["x", "s", "b"], ["g"], num_groups=2),
+        node("MeanVarianceNormalization", ["g"], ["m"]),
+        node("Relu", ["m"], ["y"]),
+    ]
+    model = network(nodes, {"x": (1, 4, 6, 6)}, ["y"], {"s": weight(4), "b": weight(4, seed=1)}, opset, 10)
+    assert_whole_is_right(graph_of(tmp_path, model))
+
+
 def test_a_shape_that_depends_on_data_is_refused(tmp_path: Path) -> None:
     model = network([node("NonZero", ["x"], ["y"], "where")], {"x": (1, 4)}, {"y": "int64"})
     assert refused_model(tmp_path, model) == [

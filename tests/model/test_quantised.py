@@ -364,6 +364,34 @@ def test_floats_that_onnxruntime_would_make_integers_are_made_so_before_it_is_cu
         assert_equal(graph, random_mapping(random.Random(seed), graph, DEVICES))
 
 
+@pytest.mark.parametrize("also", ["output", "reader"])
+@pytest.mark.parametrize(
+    "move",
+    [
+        node("MaxPool", ["h"], ["m"], "move", kernel_shape=[2, 2]),
+        node("Transpose", ["h"], ["m"], "move", perm=[0, 1, 3, 2]),
+    ],
+)
+def test_quantisation_moves_past_what_others_read_too(move: NodeProto, also: str, tmp_path: Path) -> None:
+    """To each reader, and past an output of the network: float weights become integers in the whole."""
+    nodes = [
+        node("QuantizeLinear", ["x", *PAIR], ["h/q"], "h/Q"),
+        opened("h"),
+        move,
+        node("Conv", ["m", "v"], ["c"], "conv"),
+        closed("c"),
+        *([node("Sigmoid", ["m"], ["m2"], "other")] if also == "reader" else []),
+    ]
+    weights = {name: BASE[name] for name in PAIR} | {"v": weight(6, 4, 3, 3)}
+    outputs = {"c/q": "uint8", "m2" if also == "reader" else "m": "float32"}
+    model = network(nodes, {"x": (1, 4, 8, 8)}, outputs, weights)
+    with pytest.raises(CleaveError, match=r"layer 'move' computes in floats between two quantisations"):
+        graph_of(tmp_path, model)
+    graph = graph_of(tmp_path, model, folded=True)
+    for seed in range(4):
+        assert_equal(graph, random_mapping(random.Random(seed), graph, DEVICES))
+
+
 def test_floats_that_stay_floats_between_two_quantisations_are_cut(tmp_path: Path) -> None:
     """A residual, as TensorRT has it quantised: the convolution's result is not."""
     rest = [node("Add", ["c", "c2"], ["e"], "add"), node("Relu", ["e"], ["f"], "relu"), closed("f")]
