@@ -84,15 +84,21 @@ def _between(
         own = [name for name in layer.node.input if name in constants and tensors[name].dtype.startswith("float")]
         return layer.op in MOVES or any(tensors[name].elements > 1 for name in own)
 
-    def is_between(layer: Layer, changed: bool) -> bool:
+    def is_between(first: Layer) -> bool:
         """Whether there is a way from a layer to a quantisation on which something changes."""
-        changed = changed or changes(layer)
-        return any(
-            changed or changes(each) if each.after or each.op == QUANTIZE else is_between(each, changed)
-            for each in followers(layer)
-        )
+        ways, seen = [(first, changes(first))], set[tuple[str, bool]]()
+        while ways:
+            layer, changed = ways.pop()
+            for each in followers(layer):
+                by_then, ends = changed or changes(each), bool(each.after) or each.op == QUANTIZE
+                if ends and by_then:
+                    return True
+                if not ends and (each.outputs[0], by_then) not in seen:
+                    seen.add((each.outputs[0], by_then))
+                    ways.append((each, by_then))
+        return False
 
-    return [layer.name for layer in chosen if opens(layer, constants) and is_between(layer, False)]
+    return [layer.name for layer in chosen if opens(layer, constants) and is_between(layer)]
 
 
 def _rescaled(layers: Iterable[Layer], constants: Mapping[str, onnx.TensorProto], outputs: Container[str]) -> list[str]:
