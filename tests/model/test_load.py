@@ -285,7 +285,7 @@ def test_a_part_of_a_shape_folds_away(tmp_path: Path) -> None:
 
 
 def test_random_numbers_are_not_folded(tmp_path: Path) -> None:
-    nodes = [node("RandomNormal", [], ["noise"], shape=[1, 3, 4, 4]), node("Add", ["x", "noise"], ["y"])]
+    nodes = [node("RandomNormal", [], ["noise"], shape=[1, 3, 4, 4], seed=1.0), node("Add", ["x", "noise"], ["y"])]
     graph = graph_of(tmp_path, network(nodes, {"x": (1, 3, 4, 4)}, ["y"]))
     assert [layer.op for layer in graph.layers] == ["RandomNormal", "Add"]
 
@@ -360,6 +360,13 @@ def test_a_normalisation_that_looks_at_all_samples_is_refused(tmp_path: Path) ->
     nodes = [node("BatchNormalization", ["x", "s", "b", "m", "v"], ["y", "n", "w"], "norm", training_mode=1)]
     with pytest.raises(CleaveError, match="layer 'norm': BatchNormalization is in training mode"):
         graph_of(tmp_path, network(nodes, {"x": (2, 3, 4, 4)}, ["y"], weights))
+
+
+def test_what_draws_other_numbers_each_time_is_refused(tmp_path: Path) -> None:
+    """Stochastic depth that is exported in training mode."""
+    nodes = [node("RandomUniformLike", ["x"], ["r"], "drop"), node("Mul", ["x", "r"], ["y"])]
+    with pytest.raises(CleaveError, match="layer 'drop': RandomUniformLike draws other numbers each time; export the"):
+        graph_of(tmp_path, network(nodes, {"x": (1, 3, 4, 4)}, ["y"]))
 
 
 def test_dead_nodes_and_unused_weights_and_inputs_are_dropped(tmp_path: Path) -> None:
