@@ -128,7 +128,7 @@ def _windowed(graph: Graph, layer: Layer, kind: int) -> Rule | None:
 
 def _quantized_conv(graph: Graph, layer: Layer, kind: int) -> Rule | None:
     """QLinearConv and ConvInteger: as Conv; scales and zero points of the weights may be one a channel."""
-    if kind == PARTIAL or not constants_from(graph, layer, 1):
+    if kind == PARTIAL or not _zero_point_alone(graph, layer):
         return None
     if kind != CHANNELS:
         return _windowed(graph, layer, kind)
@@ -145,6 +145,16 @@ WEIGHTS = {"QLinearConv": 3, "ConvInteger": 1, "QLinearMatMul": 3, "MatMulIntege
 """Where the weights stand among the inputs of quantized operators."""
 
 
+def _zero_point_alone(graph: Graph, layer: Layer) -> bool:
+    """Whether all but the first input is constant, or the zero point of that too is found frame by frame, as by
+    DynamicQuantizeLinear: one number, which every part needs."""
+    dynamic = layer.op in ("ConvInteger", "MatMulInteger") and len(layer.inputs) > 2
+    if not dynamic or not layer.inputs[2] or graph.is_constant(layer.inputs[2]):
+        return constants_from(graph, layer, 1)
+    fixed = [name for i, name in enumerate(layer.inputs) if i not in (0, 2) and name]
+    return graph.tensors[layer.inputs[2]].elements == 1 and all(map(graph.is_constant, fixed))
+
+
 def _one_a_channel(graph: Graph, name: str, may_be_cut: bool, axis: int) -> Need:
     """A constant that has a value for each channel along ``axis`` is cut there, a single value is taken whole."""
     shape = graph.tensors[name].shape if name else ()
@@ -157,7 +167,7 @@ def _quantized_matmul(graph: Graph, layer: Layer, kind: int) -> Rule | None:
     others = [name for i, name in enumerate(layer.inputs) if i not in (0, at) and name]
     if len(in_shape(graph, layer)) != 2 or len(graph.tensors[layer.inputs[at]].shape) != 2:
         return None
-    if kind not in (SAMPLES, CHANNELS) or not constants_from(graph, layer, 1):
+    if kind not in (SAMPLES, CHANNELS) or not _zero_point_alone(graph, layer):
         return None
     if any(graph.tensors[name].elements > 1 for name in others):  # one a row or column: kept whole
         return None

@@ -491,6 +491,34 @@ def test_an_operator_on_one_channel_one_row_and_one_sample_is_not_cut_there(op: 
             assert rule is None or rule.size // rule.grain > 1
 
 
+@pytest.mark.parametrize("op, kinds", [("ConvInteger", "nch"), ("MatMulInteger", "nc")])
+@given(draw=randoms)
+@examples(4)
+def test_what_is_quantised_frame_by_frame_is_cut_as_what_is_quantised_by_constants(
+    op: str, kinds: str, draw: Draw
+) -> None:
+    weights = "w" if op == "ConvInteger" else "v"
+    pads = {"pads": [1, 0, 1, 2]} if op == "ConvInteger" else {}
+    nodes = [
+        node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        node(op, ["q", weights, "z", "zero"], ["m"], **pads),
+        node("Cast", ["m"], ["f"], to=FLOAT),
+        node("Mul", ["s", "one"], ["scale"]),
+        node("Mul", ["f", "scale"], ["y"]),
+    ]
+    constants = {name: QUANTIZED[name] for name in (weights, "zero", "one")}
+    model = network(nodes, {"x": IMAGE if pads else (4, 6)}, ["y"], constants, NEWEST)
+    assert assert_every_cut_is_exact(model, draw) == kinds
+
+
+def test_a_zero_point_a_row_that_is_found_frame_by_frame_keeps_a_matrix_whole(tmp_path: Path) -> None:
+    nodes = [node("MatMulInteger", ["q", "v", "z"], ["m"]), node("Cast", ["m"], ["y"], to=FLOAT)]
+    nodes = [node("Cast", ["x"], ["q"], to=INT8), node("Cast", ["x1"], ["z"], to=INT8), *nodes]
+    graph = graph_of(tmp_path, network(nodes, {"x": (4, 6), "x1": (4,)}, ["y"], {"v": QUANTIZED["v"]}))
+    product = next(layer for layer in graph.layers if layer.op == "MatMulInteger")
+    assert not any(boxes.rule(graph, product, kind) for kind in EVERY_KIND)
+
+
 def one_channel(op: str) -> Callable[[Path], Graph]:
     def build(folder: Path) -> Graph:
         return graph_of(folder, network([node(op, ["x"], ["y"])], {"x": (1, 1, 4, 4)}, ["y"]))
