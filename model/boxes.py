@@ -234,6 +234,15 @@ def _normalisation(graph: Graph, layer: Layer, kind: int) -> Rule | None:
     return Rule((Need(kind), *others(layer, Need(0) if kind == CHANNELS else WHOLE)), length(graph, layer, kind))
 
 
+def _over_last_axes(graph: Graph, layer: Layer, kind: int) -> Rule | None:
+    """LayerNormalization takes statistics over all axes from ``axis`` on, and has parameters that lie along these."""
+    first = layer.integer("axis", -1) % len(in_shape(graph, layer))
+    small = all(
+        len(graph.tensors[name].shape) <= len(in_shape(graph, layer)) - first for name in layer.inputs[1:] if name
+    )
+    return same(graph, layer, kind) if kind < first and small else None
+
+
 def _pool(graph: Graph, layer: Layer, kind: int) -> Rule | None:
     return _windowed(graph, layer, kind) if kind == ROWS else same(graph, layer, kind)
 
@@ -285,6 +294,7 @@ RULES: dict[str, _RuleOf] = {
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantize),
     "BatchNormalization": _normalisation,
     "InstanceNormalization": _normalisation,
+    "LayerNormalization": _over_last_axes,
     "LRN": _lrn,
     **dict.fromkeys(("Softmax", "LogSoftmax"), _softmax),
     **layout.RULES,

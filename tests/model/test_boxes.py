@@ -17,6 +17,8 @@ from model import boxes, layout
 from model.boxes import Need
 from model.graph import Graph
 from model.mapping import Mapping, Shard
+from model.planning import plan
+from runtime.plan import Send
 from tests.cuts import DEVICES, EVERY_KIND, Draw, assert_every_cut_is_exact, chain, randoms
 from tests.tiny_cnn import (
     NEWEST,
@@ -437,6 +439,7 @@ TYPICAL: dict[str, tuple[str, ModelProto]] = {
         image("BatchNormalization", *[np.abs(weight(6, seed=i)) + 0.5 for i in range(4)]),
     ),
     "InstanceNormalization": ("nc", image("InstanceNormalization", weight(6), weight(6, seed=1))),
+    "LayerNormalization": ("nch", image("LayerNormalization", weight(4), weight(4, seed=1))),
     "LRN": ("nch", image("LRN", size=3, alpha=0.5, beta=0.6)),
     "Concat": ("nch", joined()),
     "Transpose": ("nch", image("Transpose", perm=[1, 2, 0, 3])),
@@ -517,6 +520,39 @@ def test_a_zero_point_a_row_that_is_found_frame_by_frame_keeps_a_matrix_whole(tm
     graph = graph_of(tmp_path, network(nodes, {"x": (4, 6), "x1": (4,)}, ["y"], {"v": QUANTIZED["v"]}))
     product = next(layer for layer in graph.layers if layer.op == "MatMulInteger")
     assert not any(boxes.rule(graph, product, kind) for kind in EVERY_KIND)
+
+
+@pytest.mark.parametrize("axis, kinds", [(1, "n"), (-2, "nc"), (3, "nch")])
+@given(draw=randoms)
+@examples(4)
+def test_a_normalisation_over_the_last_axes_is_cut_along_those_before_them(axis: int, kinds: str, draw: Draw) -> None:
+    shape = IMAGE[axis:]
+    model = image("LayerNormalization", weight(*shape), weight(*shape, seed=1), axis=axis, epsilon=0.1)
+    assert assert_every_cut_is_exact(model, draw) == kinds
+
+
+def test_parameters_that_lie_along_other_axes_keep_a_normalisation_whole(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, image("LayerNormalization", weight(6, 1, 4), axis=3))
+    normalisation = next(layer for layer in graph.layers if layer.op == "LayerNormalization")
+    assert not any(boxes.rule(graph, normalisation, kind) for kind in EVERY_KIND)
+
+
+def test_rows_stay_where_they_are_between_convolutions_and_a_normalisation_of_channels(tmp_path: Path) -> None:
+    """A block of ConvNeXt: what is rows to a convolution is the second axis where channels come last."""
+    nodes = [
+        node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1], group=6),
+        node("Transpose", ["c"], ["t"], perm=[0, 2, 3, 1]),
+        node("LayerNormalization", ["t", "s"], ["l"]),
+        node("MatMul", ["l", "v"], ["m"]),
+        node("Transpose", ["m"], ["y"], perm=[0, 3, 1, 2]),
+    ]
+    weights = {"w": weight(6, 1, 3, 3), "s": weight(6), "v": weight(6, 6, seed=1)}
+    graph = graph_of(tmp_path, network(nodes, {"x": (1, 6, 6, 4)}, ["y"], weights))
+    ways = (boxes.ROWS, boxes.CHANNELS, boxes.CHANNELS, boxes.CHANNELS, boxes.ROWS)
+    shards = [Shard(i, 3 * k, 3 * k + 3, k, way) for i, way in enumerate(ways) for k in range(2)]
+    assert sum(isinstance(step, Send) for rank in plan(graph, platform(2), Mapping.of(shards)).plan.ranks
+               for step in rank.steps) <= 2  # the halo, and what ends on another device than the output  # fmt: skip
+    assert_cut_exactly(graph, Mapping.of(shards), 2)
 
 
 def one_channel(op: str) -> Callable[[Path], Graph]:
