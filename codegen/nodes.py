@@ -36,7 +36,7 @@ def adapt(node: onnx.NodeProto, graph: Graph, layer: Layer, rule: boxes.Rule, pa
 def constants(graph: Graph, layer: Layer, part: Part, shape: tuple[int, ...]) -> dict[int, np.ndarray]:
     """Constant inputs of the layer that are other ones for ``part``, by their position. ``shape``: of its output."""
     found: dict[int, list[int] | tuple[int, ...]] = {}
-    if layer.op == "Reshape":
+    if layer.op in ("Reshape", "Expand"):
         found = {1: shape}
     elif layer.op == "Slice" and len(layer.inputs) > 1:
         starts, ends = _bounds(graph, layer, part)

@@ -275,6 +275,14 @@ def _broadcast(graph: Graph, name: str, rank: int, axis: int) -> Need:
     return Need(axis) if axis >= 0 and shape[axis] > 1 else WHOLE
 
 
+def _expand(graph: Graph, layer: Layer, kind: int) -> Rule | None:
+    """As broadcasting to a constant shape."""
+    if kind == PARTIAL or not constants_from(graph, layer, 1):
+        return None
+    rank = len(graph.tensors[layer.outputs[0]].shape)
+    return Rule((_broadcast(graph, layer.inputs[0], rank, kind), WHOLE), length(graph, layer, kind))
+
+
 def _softmax(graph: Graph, layer: Layer, kind: int) -> Rule | None:
     """Axes that the sum does not run over. Before opset 13 it runs over all axes from ``axis`` on."""
     modern = dict(graph.opsets).get("", 1) >= 13
@@ -292,6 +300,7 @@ RULES: dict[str, _RuleOf] = {
     **dict.fromkeys(("QLinearConv", "ConvInteger"), _quantized_conv),
     **dict.fromkeys(("QLinearMatMul", "MatMulInteger"), _quantized_matmul),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantize),
+    "Expand": _expand,
     "BatchNormalization": _normalisation,
     "InstanceNormalization": _normalisation,
     "LayerNormalization": _over_last_axes,

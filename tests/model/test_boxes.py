@@ -443,6 +443,7 @@ TYPICAL: dict[str, tuple[str, ModelProto]] = {
     "LRN": ("nch", image("LRN", size=3, alpha=0.5, beta=0.6)),
     "Concat": ("nch", joined()),
     "Transpose": ("nch", image("Transpose", perm=[1, 2, 0, 3])),
+    "Expand": ("nch", chain(node("Expand", ["h", "k"], ["m"]), (2, 6, 1, 1), {"k": np.array([6, 4])})),
     "Softmax": ("nch", image("Softmax")),
     "LogSoftmax": ("nh", image("LogSoftmax", axis=1)),
     "Reshape": ("nc", image("Reshape", ints(0, 12, -1))),
@@ -494,7 +495,7 @@ def test_an_operator_on_one_channel_one_row_and_one_sample_is_not_cut_there(op: 
             assert rule is None or rule.size // rule.grain > 1
 
 
-@pytest.mark.parametrize("op, kinds", [("ConvInteger", "nch"), ("MatMulInteger", "nc")])
+@pytest.mark.parametrize(("op", "kinds"), [("ConvInteger", "nch"), ("MatMulInteger", "nc")])
 @given(draw=randoms)
 @examples(4)
 def test_what_is_quantised_frame_by_frame_is_cut_as_what_is_quantised_by_constants(
@@ -522,7 +523,7 @@ def test_a_zero_point_a_row_that_is_found_frame_by_frame_keeps_a_matrix_whole(tm
     assert not any(boxes.rule(graph, product, kind) for kind in EVERY_KIND)
 
 
-@pytest.mark.parametrize("axis, kinds", [(1, "n"), (-2, "nc"), (3, "nch")])
+@pytest.mark.parametrize(("axis", "kinds"), [(1, "n"), (-2, "nc"), (3, "nch")])
 @given(draw=randoms)
 @examples(4)
 def test_a_normalisation_over_the_last_axes_is_cut_along_those_before_them(axis: int, kinds: str, draw: Draw) -> None:
@@ -553,6 +554,24 @@ def test_rows_stay_where_they_are_between_convolutions_and_a_normalisation_of_ch
     assert sum(isinstance(step, Send) for rank in plan(graph, platform(2), Mapping.of(shards)).plan.ranks
                for step in rank.steps) <= 2  # the halo, and what ends on another device than the output  # fmt: skip
     assert_cut_exactly(graph, Mapping.of(shards), 2)
+
+
+@given(draw=randoms)
+@examples(6)
+def test_what_is_spread_over_a_larger_shape_is_cut_there_too(draw: Draw) -> None:
+    """Where the input has one element along an axis, or no such axis, every part takes what there is."""
+    shape, target = draw.choice([((1, 6, 1, 1), (2, 1, 6, 4)), ((6, 1), (2, 1, 6, 4)), (IMAGE, (1,)), ((1,), IMAGE)])
+    model = chain(node("Expand", ["h", "k"], ["m"]), shape, {"k": ints(*target)})
+    assert {*"nch"} >= {*assert_every_cut_is_exact(model, draw)} > set()
+
+
+def test_a_shape_that_is_made_frame_by_frame_is_not_spread_in_parts(tmp_path: Path) -> None:
+    nodes = [node("Cast", ["s"], ["i"], to=onnx.TensorProto.INT64), node("Expand", ["x", "i"], ["y"], "e")]
+    model = network(nodes, {"x": (1, 6, 1, 1), "s": (4,)}, ["y"])
+    model.graph.output[0].CopyFrom(onnx.helper.make_tensor_value_info("y", FLOAT, IMAGE))
+    graph = graph_of(tmp_path, model)
+    expand = next(layer for layer in graph.layers if layer.op == "Expand")
+    assert not any(boxes.rule(graph, expand, kind) for kind in EVERY_KIND)
 
 
 def one_channel(op: str) -> Callable[[Path], Graph]:
