@@ -25,9 +25,10 @@ from runtime.options import Options
 from runtime.plan import Plan
 from runtime.segment import CPU, NUMPY_NAMES, choose_kernels
 
-TOLERANCE, HALF_TOLERANCE = 1e-4, 1e-2
-"""Largest error that passes; with float16 anywhere, the second: it has 11 bits. Sums are taken in another order in a
-part of a layer, so equality is not to be had."""
+TOLERANCE, STEPS_TOLERANCE, HALF_TOLERANCE = 1e-4, 1e-3, 1e-2
+"""Largest error that passes; with float16 anywhere, the last: it has 11 bits. Sums are taken in another order in a
+part of a layer, so equality is not to be had. Where what is quantised to 16 bits passes between devices, the second:
+ONNX Runtime computes it in floats, a sum may round to the next step, and a step is a third of the first."""
 
 RANDOM = 3
 """Random frames that are compared, where nobody says how many."""
@@ -124,8 +125,10 @@ def verify(
 
 
 def _tolerance(plan: Plan) -> float:
-    half = any(buffer.dtype == "float16" for rank in plan.ranks for buffer in rank.buffers)
-    return HALF_TOLERANCE if half else TOLERANCE
+    held = {buffer.dtype for rank in plan.ranks for buffer in rank.buffers}
+    if "float16" in held:
+        return HALF_TOLERANCE
+    return STEPS_TOLERANCE if held & {"int16", "uint16"} else TOLERANCE
 
 
 def run_whole(model: Path, frames: Iterable[Arrays]) -> Arrays:

@@ -11,12 +11,12 @@ import pytest
 from onnx import numpy_helper
 
 from codegen.bundle import source, write_bundle
-from codegen.verify import HALF_TOLERANCE, TOLERANCE, Verification, compare, verify
+from codegen.verify import HALF_TOLERANCE, STEPS_TOLERANCE, TOLERANCE, Verification, compare, verify
 from model.load import load
 from model.mapping import Mapping
 from runtime.errors import CleaveError
 from tests.tiny import channels, rows, types
-from tests.tiny_cnn import network, node, platform, save, weight
+from tests.tiny_cnn import NEWEST, network, node, platform, save, weight
 
 ONE = np.array([[1.0, -2.0], [0.5, 4.0]], np.float32)
 """Two frames of an output with two elements; the largest are 2 and 4."""
@@ -117,6 +117,17 @@ def test_float16_is_measured_with_another_measure(tmp_path: Path) -> None:
     assert verify(tiny.bundle, tiny.model, communicator="inprocess", tolerance=0.5).tolerance == 0.5
     single = types(tmp_path / "single", "float32", "Neg")
     assert verify(single.bundle, single.model, communicator="inprocess").tolerance == TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [("uint16", STEPS_TOLERANCE), ("int16", STEPS_TOLERANCE), ("uint8", TOLERANCE)]
+)
+def test_steps_of_16_bits_are_counted_in_some_of_them(dtype: str, tolerance: float, tmp_path: Path) -> None:
+    scale = {"s": np.array(0.01, np.float32), "z": np.array(7, dtype)}
+    nodes = [node("QuantizeLinear", ["x", *scale], ["q"]), node("DequantizeLinear", ["q", *scale], ["d"])]
+    model = network([*nodes, node("Relu", ["d"], ["y"])], {"x": (1, 3, 4, 4)}, ["y"], scale, NEWEST)
+    bundle, path = cut(tmp_path, model, [0, 1])
+    assert verify(bundle, path, communicator="inprocess").tolerance == tolerance
 
 
 def test_seeds_may_be_of_any_size(tmp_path: Path) -> None:
