@@ -574,6 +574,15 @@ def test_a_shape_that_is_made_frame_by_frame_is_not_spread_in_parts(tmp_path: Pa
     assert not any(boxes.rule(graph, expand, kind) for kind in EVERY_KIND)
 
 
+@pytest.mark.parametrize(("axes", "kinds"), [((1,), "nc"), ((0,), "nc"), ((2,), "nc"), ((0, 1), "n"), ((1, -1), "nc")])
+@given(draw=randoms)
+@examples(4)
+def test_axes_behind_a_summed_one_are_cut_under_their_new_number(axes: tuple, kinds: str, draw: Draw) -> None:
+    """Branches that lie one beside the other and are added, as by SKNet and ResNeSt."""
+    model = chain(node("ReduceSum", ["h", "k"], ["m"], keepdims=0), (2, 3, 4, 5), {"k": ints(*axes)})
+    assert assert_every_cut_is_exact(model, draw) == kinds
+
+
 def one_channel(op: str) -> Callable[[Path], Graph]:
     def build(folder: Path) -> Graph:
         return graph_of(folder, network([node(op, ["x"], ["y"])], {"x": (1, 1, 4, 4)}, ["y"]))
