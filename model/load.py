@@ -232,23 +232,30 @@ def _constant(tensor: TensorProto) -> Tensor:
 def _activations(
     names: list[str], infos: dict[str, ValueInfoProto], nodes: list[onnx.NodeProto], path: Path
 ) -> list[Tensor]:
-    """Tensors of every name; all that are unknown are named at once."""
-    makers = {name: node for node in nodes for name in node.output}
-    found, problems = [], []
+    """Tensors of every name; those at which shapes end to be known are named at once, not what is made of them."""
+    found, unknown = [], set()
     for name in names:
         info = infos.get(name)
         shape = shaping.static(info) if info is not None else None
         if info is None or shape is None:
-            node = makers.get(name)
-            where = f"layer '{node.name or node.output[0]}': operator '{node.op_type}': " if node else ""
-            of_ort = node is not None and node.domain and "QLinear" in node.op_type
-            hint = "; export quantised networks in QDQ form" if of_ort else ""
-            problems.append(f"{path}: {where}the shape of '{name}' is not known before running; it cannot be cut{hint}")
+            unknown.add(name)
         else:
             found.append(Tensor(name, shape, _dtype(info.type.tensor_type.elem_type)))
+    problems = [
+        _of_unknown_shape(node, name, path)
+        for node in nodes
+        for name in node.output
+        if name in unknown and unknown.isdisjoint(node.input)
+    ]
     if problems:
         raise CleaveError(*problems[:10])
     return found
+
+
+def _of_unknown_shape(node: onnx.NodeProto, name: str, path: Path) -> str:
+    hint = "; export quantised networks in QDQ form" if node.domain and "QLinear" in node.op_type else ""
+    where = f"{path}: layer '{node.name or node.output[0]}': operator '{node.op_type}'"
+    return f"{where}: the shape of '{name}' is not known before running; it cannot be cut{hint}"
 
 
 def _check_outputs(

@@ -638,6 +638,15 @@ def test_a_shape_that_depends_on_data_is_refused(tmp_path: Path) -> None:
 # --- what is no network, or none that can be cut ---
 
 
+def test_of_unknown_shapes_only_the_first_are_told(tmp_path: Path) -> None:
+    """What is made of such a tensor says nothing new; another one does."""
+    nodes = [node("NonZero", ["x"], ["a"], "one"), node("Cast", ["a"], ["b"], "after", to=1)]
+    nodes += [node("NonZero", ["z"], ["c"], "two"), node("Cast", ["c"], ["d"], "behind", to=1)]
+    with pytest.raises(CleaveError) as caught:
+        graph_of(tmp_path, network(nodes, {"x": (2, 3), "z": (2, 3)}, ["b", "d"]))
+    assert [re.findall("layer '(.*?)'", line) for line in str(caught.value).splitlines()] == [["one"], ["two"]]
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"hello, world\n", np.random.default_rng(0).bytes(2000), b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"]
 )
