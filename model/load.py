@@ -124,7 +124,11 @@ def _refuse_training(model: onnx.ModelProto, weights: constants.Constants, path:
     problems = [
         f"{path}: layer '{n.name or n.output[0]}': {n.op_type} {why}; export the network for inference"
         for n in model.graph.node
-        if (why := "is in training mode" if _trains(n, weights) else "draws other numbers each time" * _draws(n))
+        if (
+            why := "is in training mode"
+            if _trains(n, weights)
+            else "draws other numbers each time" * (n.op_type in constants.RANDOM)
+        )
     ]
     if problems:
         raise CleaveError(*problems[:10])
@@ -136,11 +140,6 @@ def _trains(node: onnx.NodeProto, weights: constants.Constants) -> bool:
         mode = weights.get(node.input[2])
         return mode is None or bool(numpy_helper.to_array(mode))
     return node.op_type == "BatchNormalization" and any(a.name == "training_mode" and a.i for a in node.attribute)
-
-
-def _draws(node: onnx.NodeProto) -> bool:
-    """Whether no two runs of a layer give the same."""
-    return node.op_type in constants.RANDOM and all(a.name != "seed" for a in node.attribute)
 
 
 def _unordered(graph: onnx.GraphProto, known: set[str], path: Path) -> list[str]:
