@@ -35,10 +35,11 @@ from dse.cli_options import (
     console,
     finite,
     print_json,
+    read_network,
     tell_dry,
 )
 from dse.cli_progress import working
-from dse.inputs import Cnn, read_cnn
+from dse.inputs import Cnn
 from model.platform import PLATFORMS, Device, Platform
 from runtime.errors import CleaveError
 
@@ -53,7 +54,7 @@ class Networks:
 
     def read(self) -> tuple[Cnn, ...]:
         """Load them."""
-        return tuple(read_cnn(cnn, self.shape, self.fold) for cnn in dict.fromkeys(self.cnn))
+        return tuple(read_network(cnn, self.shape, self.fold) for cnn in dict.fromkeys(self.cnn))
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,16 @@ def tell_dry(as_json: bool, sentence: str, **would: Any) -> None:
     print_json({"dry_run": True, **would}) if as_json else show.line(console, f"dry run: {sentence}")
 
 
+def read_network(cnn: str, shape: list[str], fold: bool) -> Cnn:
+    """Load a CNN, and say aside what it leaves open."""
+    found = read_cnn(cnn, shape, fold)
+    for name in found.graph.assumed:
+        sizes = ",".join(map(str, found.graph.tensors[name].shape))
+        text = f"{found.graph.path}: leaves open how many samples {name} has; a frame is one, --shape {name}={sizes}"
+        show.line(Console(stderr=True), text)
+    return found
+
+
 @dataclass(frozen=True)
 class Network:
     """The CNN, as options name it."""
@@ -88,7 +98,7 @@ class Network:
 
     def read(self) -> Cnn:
         """Load it."""
-        return read_cnn(self.cnn, self.shape, self.fold)
+        return read_network(self.cnn, self.shape, self.fold)
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,21 @@ from codegen.folder import check_writable
 from dse import ending, show, show_placed
 from dse import run as job
 from dse.cli_group import grouped
-from dse.cli_options import FoldOption, JsonOption, SeedOption, ShapeOption, aside, console, finite, one_of, print_json
+from dse.cli_options import (
+    FoldOption,
+    JsonOption,
+    SeedOption,
+    ShapeOption,
+    aside,
+    console,
+    finite,
+    one_of,
+    print_json,
+    read_network,
+)
 from dse.cli_progress import Working, working
 from dse.cli_run import splits_of
 from dse.evaluation import EVALUATORS, SIMULATOR
-from dse.inputs import read_cnn
 from dse.place.cnn.exact import exact
 from dse.place.cnn.limits import Limits
 from dse.place.methods import METHODS, PERIOD, usual
@@ -188,7 +198,7 @@ def _place_cnn(of: OfCnn, objective: str, out: Path | None, as_json: bool) -> No
     if of.platform is None:
         raise CleaveError("--cnn needs the devices that it is placed on: add --platform")
     evaluator, limits = one_of("--evaluator", of.evaluator or SIMULATOR, EVALUATORS[:2]), of.limits()
-    cnn, platform = read_cnn(of.cnn or "", of.shape, of.fold), Platform.from_file(of.platform)
+    cnn, platform = read_network(of.cnn or "", of.shape, of.fold), Platform.from_file(of.platform)
     coding = job.Coding(job.widest(cnn), splits_of(of.splits, platform))
     begin = time.monotonic()
     found = exact(*job.prepare(cnn, platform, coding), f"{objective}_s", evaluator, limits)

@@ -110,6 +110,7 @@ class Graph:
     inputs:    names of the inputs that a frame fills; outputs: names of the results
     constants: initializers by name; the data may lie in external files below ``path``'s folder
     ir_version, opsets: stamps of the file, kept in every submodel
+    assumed:   inputs whose number of samples the file leaves open, and which got one
     """
 
     name: str
@@ -121,6 +122,7 @@ class Graph:
     constants: dict[str, onnx.TensorProto] = field(repr=False)
     ir_version: int
     opsets: tuple[tuple[str, int], ...]
+    assumed: tuple[str, ...] = ()
 
     @cached_property
     def producer(self) -> dict[str, int]:

@@ -49,7 +49,7 @@ def _load(path: Path, shapes: Mapping[str, tuple[int, ...]], folded: bool) -> Gr
         shaping.check_folded(original, shapes, path)
     model, weights = constants.split(fold.folded(path, original) if folded else whole)
     _refuse(model, weights, path)
-    shaping.give(model, shapes, path)
+    assumed = shaping.give(model, shapes, path)
     infos = shaping.settle(model, weights, path)
     _refuse_training(model, weights, path)
     resizing.check(model.graph, weights, shaping.known(infos), path)
@@ -58,7 +58,7 @@ def _load(path: Path, shapes: Mapping[str, tuple[int, ...]], folded: bool) -> Gr
     _drop_dead(model.graph)
     graph = _graph(path, original, model, weights, infos, folded)
     _check_types(graph)
-    return graph
+    return replace(graph, assumed=assumed)
 
 
 def _read(path: Path) -> onnx.ModelProto:

@@ -18,8 +18,11 @@ SAME_SHAPE = frozenset({"GroupNormalization", "MeanVarianceNormalization"})
 """What makes a tensor like its first input, as onnx cannot tell: it looks into their functions, and fails there."""
 
 
-def give(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], path: Path) -> None:
-    """Give the inputs their sizes; refuse sizes that are unknown, or for inputs that do not exist."""
+def give(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], path: Path) -> tuple[str, ...]:
+    """Give the inputs their sizes; refuse sizes that are unknown, or for inputs that do not exist.
+
+    Where none is given, axes of samples that are open get one sample: names of these inputs.
+    """
     inputs = {i.name: i for i in model.graph.input}
     unknown = sorted(set(shapes) - set(inputs))
     if unknown:
@@ -27,12 +30,23 @@ def give(model: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]], path: Pa
     for name, shape in shapes.items():
         elem_type = inputs[name].type.tensor_type.elem_type
         inputs[name].CopyFrom(helper.make_tensor_value_info(name, elem_type, shape))
-    if shapes:
-        _forget(model.graph)
     read = {name for node in model.graph.node for name in node.input}
-    problems = [_ask_shape(i, path) for i in model.graph.input if i.name in read and static(i) is None]
+    used = [info for info in model.graph.input if info.name in read]
+    assumed = [info for info in used if not shapes and _is_open(info)]
+    for info in assumed:
+        info.type.tensor_type.shape.dim[0].dim_value = 1
+    if shapes or assumed:
+        _forget(model.graph)
+    problems = [_ask_shape(info, path) for info in used if static(info) is None]
     if problems:
         raise CleaveError(*problems)
+    return tuple(info.name for info in assumed)
+
+
+def _is_open(info: ValueInfoProto) -> bool:
+    """Whether all is known of a shape but how many samples there are."""
+    dims = info.type.tensor_type.shape.dim
+    return len(dims) > 1 and not dims[0].HasField("dim_value") and all(size.dim_value > 0 for size in dims[1:])
 
 
 def _ask_shape(info: ValueInfoProto, path: Path) -> str:

@@ -123,11 +123,20 @@ def dynamic(folder: Path, shape: tuple[int | str, ...] = ("N", 3, 8, 8)) -> None
 
 
 def test_a_dynamic_shape_is_answered_with_an_option_that_works(here: Path) -> None:
-    dynamic(here)
+    dynamic(here, ("N", 3, "H", "W"))
     (sentence,) = refused("inspect", "--cnn", "dynamic.onnx")
     found = re.search(r"--shape \S+", sentence)
     assert found, sentence
-    assert "1x4x6x6" in done("inspect", "--cnn", "dynamic.onnx", *found[0].split())
+    assert "1x4x222x222" in done("inspect", "--cnn", "dynamic.onnx", *found[0].split())
+
+
+def test_an_open_number_of_samples_is_one_which_is_said_with_an_option_that_says_otherwise(here: Path) -> None:
+    dynamic(here)
+    said = dse("inspect", "--cnn", "dynamic.onnx")
+    assert "1x4x6x6" in said.out
+    begin, option = said.err.rstrip().split("--shape ")
+    assert begin == "dynamic.onnx: leaves open how many samples x has; a frame is one, "
+    assert dse("inspect", "--cnn", "dynamic.onnx", "--shape", option).err == ""
 
 
 @pytest.mark.parametrize("text", ["x=a", "x=1,0,3", "x=", "nothing", "x=1,3,8,8.5", f"x=1,3,{10**20},8", "=1,3"])

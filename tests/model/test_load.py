@@ -251,7 +251,7 @@ def test_constant_nodes_and_unsqueezed_weights_fold_away(tmp_path: Path) -> None
     assert_whole_is_right(graph)
 
 
-def torch_head(batch: int | str = 1) -> ModelProto:
+def torch_head(batch: int | str | None = 1) -> ModelProto:
     """What exporters write for ``x.view(x.size(0), -1)``."""
     nodes = [
         node("Conv", ["x", "w"], ["c"], "conv"),
@@ -422,18 +422,42 @@ def test_an_output_without_any_input_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_dynamic_shape_is_asked_for(tmp_path: Path) -> None:
-    assert refused_model(tmp_path, relu(("N", 3, 4, 4))) == [
-        "input 'x' has a dynamic shape (N, 3, 4, 4); say which to use: --shape x=1,3,4,4"
+    assert refused_model(tmp_path, relu(("N", 3, "H", 4))) == [
+        "input 'x' has a dynamic shape (N, 3, H, 4); say which to use: --shape x=1,3,224,4"
     ]
     graph = load(tmp_path / "tiny.onnx", shapes={"x": (2, 3, 4, 4)})
     assert graph.tensors["y"].shape == (2, 3, 4, 4)
+    assert graph.assumed == ()
+
+
+@pytest.mark.parametrize("open_", ["N", None])
+@pytest.mark.parametrize("folded", [False, True])
+def test_a_frame_is_one_sample_where_nothing_else_is_open(open_: str | None, folded: bool, tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, torch_head(open_), folded=folded)
+    assert graph.assumed == ("x",)
+    assert graph.tensors["y"].shape == (1, 6)
+    assert_whole_is_right(graph)
+
+
+def test_a_number_of_samples_that_is_given_for_one_input_is_asked_for_of_the_others(tmp_path: Path) -> None:
+    model = network([node("Add", ["a", "b"], ["y"])], {"a": ("N", 3), "b": ("N", 3)}, ["y"])  # type: ignore[dict-item]
+    assert refused_model(tmp_path, model, shapes={"a": (4, 3)}) == [
+        "input 'b' has a dynamic shape (N, 3); say which to use: --shape b=1,3"
+    ]
+    assert graph_of(tmp_path, model).assumed == ("a", "b")
+
+
+def test_an_axis_alone_may_be_of_anything_and_is_asked_for(tmp_path: Path) -> None:
+    model = network([node("Relu", ["x"], ["y"])], {"x": ("N",)}, ["y"])  # type: ignore[dict-item]
+    assert refused_model(tmp_path, model) == ["input 'x' has a dynamic shape (N); say which to use: --shape x=1"]
 
 
 def test_all_dynamic_inputs_are_asked_for_at_once(tmp_path: Path) -> None:
-    model = network([node("Add", ["a", "b"], ["y"])], {"a": ("batch", 3), "b": (None, 3)}, ["y"])  # type: ignore[dict-item]
+    shapes = {"a": ("batch", "size"), "b": (None, "size")}
+    model = network([node("Add", ["a", "b"], ["y"])], shapes, ["y"])  # type: ignore[arg-type]
     assert refused_model(tmp_path, model) == [
-        "input 'a' has a dynamic shape (batch, 3); say which to use: --shape a=1,3",
-        "input 'b' has a dynamic shape (?, 3); say which to use: --shape b=1,3",
+        "input 'a' has a dynamic shape (batch, size); say which to use: --shape a=1,3",
+        "input 'b' has a dynamic shape (?, size); say which to use: --shape b=1,3",
     ]
 
 
