@@ -53,7 +53,7 @@ def tried(model: ModelProto, kind: str, name: str, mappings: int, folder: Path) 
     draw = random.Random(name)
     path = save(folder, model, f"{name}.onnx")
     try:
-        graph, refused, folded = _loaded(path, draw.random() < FOLDED)
+        graph, refused, folded = loaded(path, draw.random() < FOLDED)
     except Exception as failure:  # not for people
         reason = f"{type(failure).__name__}: {failure}"
         return Outcome(kind, False, "", [Result(name, 0, "load", "", False, None, reason, 0.0)])
@@ -62,7 +62,7 @@ def tried(model: ModelProto, kind: str, name: str, mappings: int, folder: Path) 
     return Outcome(kind, False, refused, results)
 
 
-def _loaded(path: Path, folded: bool) -> tuple[Graph | None, str, bool]:
+def loaded(path: Path, folded: bool) -> tuple[Graph | None, str, bool]:
     """The graph, what was said of it, and whether it is folded, as it is where that is asked for."""
     try:
         return load(path, folded=folded), "", folded
@@ -70,7 +70,7 @@ def _loaded(path: Path, folded: bool) -> tuple[Graph | None, str, bool]:
         said = str(error).splitlines()[0].removeprefix(f"{path}: ")
     if folded or "--fold" not in said:
         return None, said, folded
-    graph, more, _ = _loaded(path, True)
+    graph, more, _ = loaded(path, True)
     return graph, more or said, True
 
 
