@@ -9,8 +9,10 @@ def main() -> None:
     """Load the command line and run it."""
     try:
         from dse.cli import main as run
+        from dse.cli_progress import tell_compiling
     except KeyboardInterrupt:
         sys.exit(130)
+    tell_compiling()
     run()
 
 

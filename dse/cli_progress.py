@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
@@ -14,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from dse import ending, search, show
 from dse.evaluation import OBJECTIVES
 from dse.units import shown
-from model.compiled import IS_FIRST
+from model.compiled import on_compiling
 
 Working = Callable[[str, int, int, str], None]
 """Is told what is done, how many of how many of it have been, and what comes next."""
@@ -28,8 +29,6 @@ def searching(say: Console, settings: search.Settings) -> Iterator[tuple[search.
 
     Gives what the search calls after each generation, and what prints a line once the search is done.
     """
-    if IS_FIRST:
-        show.line(say, "compiling the search for the first time takes a minute or two; the next one begins at once")
     bar = _Bar(say, "searching", settings.generations)
     columns = [OBJECTIVES.index(objective) for objective in settings.objectives]
 
@@ -57,6 +56,11 @@ def working(say: Console, what: str) -> Iterator[Working]:
         yield bar.show
     finally:
         bar.stop()
+
+
+def tell_compiling() -> None:
+    """Say aside when something has to be compiled first; by way of ``sys``, where a bar would put it above itself."""
+    on_compiling(lambda: print("compiling: a minute or two, the first time on this machine", file=sys.stderr))
 
 
 class _Bar:

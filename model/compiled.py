@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core.event import Event, Listener, register, unregister
 
 
 def _source_key() -> str:
@@ -35,9 +36,6 @@ if not os.environ.get("NUMBA_CACHE_DIR"):
     _home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     _config.CACHE_DIR = str(Path(_home) / "cleave" / "kernels" / _source_key())
 
-IS_FIRST = not Path(str(_config.CACHE_DIR)).exists()
-"""Whether nothing has been compiled yet, which takes a minute."""
-
 kernel: Callable[..., Any] = partial(_njit, cache=True, _nrt=False)
 """Compile a function that allocates nothing. Without reference counts (``_nrt``): with them, taking an array out of
 a tuple is an atomic operation, which cost three quarters of the time, and threads contend for it."""
@@ -50,6 +48,26 @@ allocating: Callable[..., Any] = partial(_njit, cache=True)
 
 released: Callable[..., Any] = partial(_njit, cache=True, nogil=True)
 """Compile a function that makes arrays and lets other threads run meanwhile, for ``on_all_cores``."""
+
+
+class _Once(Listener):
+    """Calls something when the first function is compiled."""
+
+    def __init__(self, say: Callable[[], object]) -> None:
+        self._say = say
+
+    def on_start(self, event: Event) -> None:
+        """Of compiling."""
+        unregister("numba:compile", self)
+        self._say()
+
+    def on_end(self, event: Event) -> None:
+        """Nothing to say."""
+
+
+def on_compiling(say: Callable[[], object]) -> None:
+    """Call ``say`` once, when a function is to be compiled that the cache does not have."""
+    register("numba:compile", _Once(say))
 
 
 def on_all_cores(work: Callable[[int, int], object], count: int, most: int) -> None:
