@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper
 
-from model import boxes, layout, windows
+from model import boxes, contrib, layout, windows
 from model.graph import Graph, Layer
 from runtime.plan import Part
 
 CONVOLUTIONS = frozenset({"Conv", "QLinearConv", "ConvInteger"})
+QCONCAT = f"{contrib.DOMAIN}.QLinearConcat"
 WINDOWED = CONVOLUTIONS | {"MaxPool", "AveragePool", "LpPool"}
 
 EVERYTHING = 2**31 - 1
@@ -47,6 +49,14 @@ def constants(graph: Graph, layer: Layer, part: Part, shape: tuple[int, ...]) ->
         axes = layer.integers("axes", tuple(range(len(shape))))
         found = {3: [shape[axis] for axis in axes]}
     return {at: np.array(values, graph.tensors[layer.inputs[at]].dtype) for at, values in found.items()}
+
+
+def present(layer: Layer, names: Sequence[str | None]) -> list[str]:
+    """The inputs of a part of a layer, without those of a Concat that it needs nothing of (None), and of one that is
+    quantised without their scales and zero points."""
+    length = 3 if layer.op == QCONCAT else 1
+    gone = {at + k for at, name in enumerate(names) if name is None for k in range(length)}
+    return [name for at, name in enumerate(names) if name is not None and at not in gone]
 
 
 def _bounds(graph: Graph, layer: Layer, part: Part) -> tuple[list[int], list[int]]:

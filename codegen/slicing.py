@@ -158,7 +158,7 @@ class _Cutter:
         if layer.op == "Pad" and inputs[0] is None:
             self._fill(node, layer, part, shape)
         else:
-            node.input[:] = [name for name in inputs if name is not None]
+            node.input[:] = nodes.present(layer, inputs)
             nodes.adapt(node, self.graph, layer, rule, part)
         if len(node.input) < len(layer.inputs) and layer.op == "Gemm" and self.opset < OPTIONAL_BIAS:
             zero = np.zeros(1, dtype=self.graph.tensors[layer.node.output[0]].dtype)

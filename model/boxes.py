@@ -8,8 +8,9 @@ cut wrongly.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from model import layout, quantised, windows
+from model import contrib, layout, quantised, windows
 from model.graph import Graph, Layer
 from model.rule import (
     AXES,
@@ -92,8 +93,9 @@ def is_heavy(graph: Graph, layer: Layer) -> bool:
     return layer.op in HEAVY and rule(graph, layer, CHANNELS) is not None
 
 
+QGEMM = f"{contrib.DOMAIN}.QGemm"
 HEAVY = frozenset(
-    {"Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger"}
+    {"Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", QGEMM}
 )
 
 _RuleOf = Callable[[Graph, Layer, int], "Rule | None"]
@@ -184,6 +186,25 @@ def _quantize(graph: Graph, layer: Layer, kind: int) -> Rule | None:
     along = kind == layer.integer("axis", 1) % max(rank, 1)
     cut = [_one_a_channel(graph, name, along, 0) for name in layer.inputs[1:]]
     return Rule((Need(kind), *cut), length(graph, layer, kind))
+
+
+def _contrib(graph: Graph, layer: Layer, kind: int) -> Rule | None:
+    """As the operator of ONNX, on tensors that are quantised alike in all parts; of a matrix, maybe each column."""
+    plain = contrib.plain(layer)
+    places = range(len(layer.inputs))[contrib.LIKE[layer.node.op_type].tensors]
+    rest = [at for at, name in enumerate(layer.inputs) if name and at not in places]
+    fixed = all(graph.is_constant(layer.inputs[at]) for at in rest)
+    windowed = layer.node.op_type == "QLinearAveragePool" and kind == ROWS
+    found = RULES[plain.op](graph, plain, kind) if plain and fixed and not windowed and kind != PARTIAL else None
+    if found is None:
+        return None
+    needs = [WHOLE] * len(layer.inputs)
+    for at, need in zip(places, found.needs, strict=True):
+        needs[at] = need
+    for at in (4, 5, 6) if layer.op == QGEMM and kind == CHANNELS else ():
+        if at in rest:
+            needs[at] = _one_a_channel(graph, layer.inputs[at], True, 0)
+    return replace(found, needs=tuple(needs))
 
 
 def _conv_transpose(graph: Graph, layer: Layer, kind: int) -> Rule | None:
@@ -300,6 +321,7 @@ RULES: dict[str, _RuleOf] = {
     **dict.fromkeys(("QLinearConv", "ConvInteger"), _quantized_conv),
     **dict.fromkeys(("QLinearMatMul", "MatMulInteger"), _quantized_matmul),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantize),
+    **{f"{contrib.DOMAIN}.{name}": _contrib for name in contrib.LIKE if name != "QLinearSoftmax"},
     "Expand": _expand,
     "BatchNormalization": _normalisation,
     "InstanceNormalization": _normalisation,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+from model import contrib
 from model.graph import Graph, Layer
 from model.macs import VIEWS
 
@@ -34,7 +35,7 @@ def kind(graph: Graph, layer: Layer) -> str:
     """Which coefficient prices the layer, one of ``KINDS``."""
     if layer.op in ("Conv", "ConvTranspose"):
         return "conv_winograd" if _winograd(graph, layer) else "conv_im2col"
-    return _KIND_OF.get(layer.op, "other")
+    return _KIND_OF.get(contrib.name_in_onnx(layer.op), "other")
 
 
 COPIES = 3

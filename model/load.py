@@ -12,7 +12,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
 
-from model import constants, fold, quantised, resizing, settled, shaping, wire
+from model import constants, contrib, fold, quantised, resizing, settled, shaping, wire
 from model.graph import Graph, Layer, Tensor
 from model.macs import macs
 from runtime.errors import CleaveError
@@ -252,7 +252,7 @@ def _activations(
 
 
 def _of_unknown_shape(node: onnx.NodeProto, name: str, path: Path) -> str:
-    hint = "; export quantised networks in QDQ form" if node.domain and "QLinear" in node.op_type else ""
+    hint = "; export quantised networks in QDQ form" if node.domain == contrib.DOMAIN else ""
     where = f"{path}: layer '{node.name or node.output[0]}': operator '{node.op_type}'"
     return f"{where}: the shape of '{name}' is not known before running; it cannot be cut{hint}"
 

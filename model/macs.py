@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import onnx
 
+from model import contrib
 from model.graph import Tensor
 
 VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout"})
@@ -23,6 +24,7 @@ def macs(node: onnx.NodeProto, tensors: Shapes) -> int:
     """Multiply-accumulates of ``node``, an integer of at least 0."""
     if node.op_type in VIEWS:
         return 0
+    node = contrib.in_onnx(node) or node
     return COUNTS.get(node.op_type, _touched)(node, tensors)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 from onnx import ValueInfoProto, helper, shape_inference
 
-from model import constants, pools
+from model import constants, contrib, pools
 from runtime.errors import CleaveError
 
 SMALL_ELEMENTS = 4096
@@ -92,6 +92,8 @@ def _infer(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> 
     for node in skeleton.graph.node:
         if node.op_type in SAME_SHAPE and not node.domain:
             node.CopyFrom(helper.make_node("Identity", node.input[:1], node.output))
+        elif plain := contrib.in_onnx(node):
+            node.CopyFrom(plain)
     skeleton.ir_version = max(model.ir_version, 4)  # below, weights would have to be inputs, and have no values
     for name, tensor in weights.items():
         info = helper.make_tensor_value_info(name, tensor.data_type, tensor.dims)

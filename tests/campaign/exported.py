@@ -4,8 +4,8 @@
     python -m tests.campaign.exported [--networks resnet18 ghostnet_050 …] [--mappings 2] [--seed 0]
 
 Each with seeded random weights and a small image, by the older exporter (TorchScript) and the newer one (dynamo), of
-open number of samples, and quantised by ONNX Runtime's tool, once and for all (QDQ form) and frame by frame. Each is
-cut as ``tests.campaign.mappings`` cuts the zoo, and compared with the whole model; ``--fold`` where it is asked for.
+open number of samples, and quantised by ONNX Runtime's tool in QDQ form, by its own operators, and frame by frame. Each
+is cut as ``tests.campaign.mappings`` cuts the zoo, and compared with the whole model; ``--fold`` where it is asked for.
 What an exporter or the tool cannot do is said and left. Prints a line a mapping and a table; exit code 1 if anything
 is wrong or refused.
 """
@@ -119,11 +119,15 @@ def quantised(source: Path, shape: tuple[int, ...], name: str, file: Path) -> No
     if name == "frame by frame":
         quantization.quantize_dynamic(ready, file)
     else:
-        how = {"activation_type": quantization.QuantType.QInt8, "per_channel": True} if name == "qdq, a channel" else {}
-        quantization.quantize_static(str(ready), str(file), Frames(shape), **how)
+        quantization.quantize_static(str(ready), str(file), Frames(shape), **STATIC[name])
 
 
-TOOL = ("qdq", "qdq, a channel", "frame by frame")
+STATIC: dict[str, dict[str, Any]] = {
+    "qdq": {},
+    "qdq, a channel": {"activation_type": quantization.QuantType.QInt8, "per_channel": True},
+    "operators": {"quant_format": quantization.QuantFormat.QOperator},
+}
+TOOL = (*STATIC, "frame by frame")
 
 
 def made(name: str, folder: Path) -> Iterator[tuple[str, Path]]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import onnx
 from onnx import ModelProto
-from onnxruntime.quantization import QuantType
+from onnxruntime.quantization import QuantFormat, QuantType
 
 from tests.drawn.blocks import BLOCKS
 from tests.drawn.drawing import Drawing, info_of
@@ -88,7 +88,9 @@ def _how(draw: random.Random, model: ModelProto) -> dict[str, object]:
     names = [own.name for own in model.graph.node]
     left = draw.sample(names, len(names) // 4) if draw.random() < 0.5 else []
     activations = draw.choice([QuantType.QUInt8, QuantType.QInt8])
-    return {"per_channel": draw.random() < 0.5, "activation_type": activations, "nodes_to_exclude": left}
+    form = draw.choice(list(QuantFormat))
+    per_channel = draw.random() < 0.5
+    return {"quant_format": form, "per_channel": per_channel, "activation_type": activations, "nodes_to_exclude": left}
 
 
 def _constants_as_nodes(draw: random.Random, model: ModelProto) -> None:

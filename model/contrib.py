@@ -1,0 +1,69 @@
+"""ONNX Runtime's own operators on quantised tensors (QOperator form), beside those that ONNX has.
+
+Each reads the scale and the zero point of every tensor after it. Without these it has the shapes, the work and the
+splits of an operator of ONNX (onnxruntime, docs/ContribOperators.md, domain ``com.microsoft``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import onnx
+from onnx import helper
+
+from model.graph import Layer
+
+DOMAIN = "com.microsoft"
+
+
+class Like(NamedTuple):
+    """What an operator would be in ONNX.
+
+    op:         operator of ONNX
+    tensors:    where its inputs stand, the bias left out
+    attributes: that both have
+    """
+
+    op: str
+    tensors: slice
+    attributes: tuple[str, ...] = ()
+
+
+FIRST, BOTH, EACH = slice(0, 1), slice(0, 4, 3), slice(2, None, 3)
+WINDOW = ("kernel_shape", "strides", "pads", "auto_pad", "ceil_mode", "count_include_pad")
+LIKE = {
+    "QLinearAdd": Like("Add", BOTH),
+    "QLinearMul": Like("Mul", BOTH),
+    "QGemm": Like("Gemm", BOTH, ("transA", "transB")),
+    "QLinearConcat": Like("Concat", EACH, ("axis",)),
+    "QLinearSigmoid": Like("Sigmoid", FIRST),
+    "QLinearLeakyRelu": Like("LeakyRelu", FIRST),
+    "QLinearSoftmax": Like("Softmax", FIRST, ("axis",)),
+    "QLinearGlobalAveragePool": Like("GlobalAveragePool", FIRST),
+    "QLinearAveragePool": Like("AveragePool", FIRST, WINDOW),
+}
+
+
+def in_onnx(node: onnx.NodeProto) -> onnx.NodeProto | None:
+    """The operator of ONNX, on the tensors alone; None where there is none: of channels that come last, or of a
+    matrix that is not quantised again."""
+    like = LIKE.get(node.op_type) if node.domain == DOMAIN else None
+    floats = node.op_type == "QGemm" and not any(node.input[7:8])
+    if like is None or floats or any(a.name == "channels_last" and a.i for a in node.attribute):
+        return None
+    found = helper.make_node(like.op, node.input[like.tensors], node.output)
+    found.attribute.extend(a for a in node.attribute if a.name in like.attributes)
+    return found
+
+
+def plain(layer: Layer) -> Layer | None:
+    """A layer as it would be in ONNX."""
+    node = in_onnx(layer.node)
+    return None if node is None else replace(layer, op=node.op_type, node=node)
+
+
+def name_in_onnx(op: str) -> str:
+    """Of an operator with its domain; of any other its own name."""
+    domain, _, name = op.rpartition(".")
+    return LIKE[name].op if domain == DOMAIN and name in LIKE else op

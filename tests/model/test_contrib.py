@@ -1,0 +1,96 @@
+"""Networks in QOperator form, of ONNX Runtime's own operators: shapes, splits, and the same integers."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto
+from onnxruntime.quantization import QuantFormat, QuantType
+
+from model import boxes, contrib, layer_kinds
+from model.graph import Graph
+from model.load import load
+from runtime.errors import CleaveError
+from tests.cuts import ways
+from tests.tiny_cnn import frame, graph_of, network, node, random_mapping, run_mapping, run_whole, weight
+from tests.tiny_qdq import by_onnxruntime
+
+DEVICES = 4
+
+
+def source(opset: int = 13) -> ModelProto:
+    """A float network of all that the tool has an operator of its own for."""
+    nodes = [
+        node("Conv", ["x", "w", "b"], ["c"], "conv", pads=[1, 1, 1, 1]),
+        node("LeakyRelu", ["c"], ["l"], "leaky"),
+        node("Sigmoid", ["c"], ["s"], "sigmoid"),
+        node("Mul", ["l", "s"], ["m"], "mul"),
+        node("Conv", ["m", "v"], ["d"], "second"),
+        node("Concat", ["d", "m", "l"], ["j"], "concat", axis=1),
+        node("AveragePool", ["j"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        node("GlobalAveragePool", ["p"], ["g"], "global"),
+        node("Add", ["p", "g"], ["a"], "add"),
+        node("Flatten", ["a"], ["f"], "flatten"),
+        node("Gemm", ["f", "u", "e"], ["h"], "gemm", transB=1),
+        node("Softmax", ["h"], ["y"], "softmax", axis=1),
+    ]
+    weights = {"w": weight(8, 3, 3, 3) / 3, "b": weight(8), "v": weight(6, 8, 1, 1), "u": weight(7, 22 * 16) / 9}
+    return network(nodes, {"x": (2, 3, 8, 8)}, ["y", "a"], {**weights, "e": weight(7)}, opset)
+
+
+@pytest.fixture(scope="module", params=[(False, QuantType.QUInt8), (True, QuantType.QInt8)])
+def graph(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Graph:
+    """One scale a tensor, or of weights one a channel."""
+    per_channel, activations = request.param
+    folder, how = tmp_path_factory.mktemp("contrib"), {"activation_type": activations, "per_channel": per_channel}
+    return load(by_onnxruntime(folder, source(), quant_format=QuantFormat.QOperator, **how))
+
+
+def test_every_operator_has_the_shape_the_work_and_the_kind_of_that_of_onnx(graph: Graph, tmp_path: Path) -> None:
+    floats = graph_of(tmp_path, source())
+    own = {layer.name.removesuffix("_quant"): layer for layer in graph.layers}
+    made = {layer.node.op_type for layer in graph.layers if layer.node.domain == contrib.DOMAIN}
+    assert made == contrib.LIKE.keys()
+    for layer in floats.layers:
+        assert graph.tensors[own[layer.name].outputs[0]].shape == floats.tensors[layer.outputs[0]].shape
+        if layer.op != "Conv":
+            assert (own[layer.name].macs, layer_kinds.kind(graph, own[layer.name])) == (
+                layer.macs, layer_kinds.kind(floats, layer)
+            ), layer.name  # fmt: skip
+
+
+def test_what_can_be_split_of_an_operator_can_be_of_its_like(graph: Graph) -> None:
+    found = {layer.node.op_type: ways(graph, layer) for layer in graph.layers if layer.node.domain == contrib.DOMAIN}
+    assert found == {
+        **dict.fromkeys(("QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearSigmoid", "QLinearLeakyRelu"), "nch"),
+        **dict.fromkeys(("QLinearAveragePool", "QLinearGlobalAveragePool", "QGemm"), "nc"),
+        "QLinearSoftmax": "",
+    }
+    assert [layer.name for layer in graph.layers if boxes.is_heavy(graph, layer)] == [
+        "conv_quant", "second_quant", "gemm_quant",
+    ]  # fmt: skip
+
+
+def test_integers_are_the_same_however_it_is_cut(graph: Graph) -> None:
+    feeds = frame(graph)
+    wanted = run_whole(graph.path, feeds)
+    for seed in range(12):
+        got = run_mapping(graph, random_mapping(random.Random(seed), graph, DEVICES), DEVICES, feeds)
+        for name, value in wanted.items():
+            np.testing.assert_array_equal(got[name], value, err_msg=f"{name}, seed {seed}")
+
+
+def test_channels_that_come_last_have_no_known_shape(tmp_path: Path) -> None:
+    file = by_onnxruntime(tmp_path, source(), quant_format=QuantFormat.QOperator)
+    model = onnx.load(file)
+    for own in model.graph.node:
+        for attribute in own.attribute:
+            if own.op_type == "QLinearGlobalAveragePool" and attribute.name == "channels_last":
+                attribute.i = 1
+    del model.graph.value_info[:]
+    with pytest.raises(CleaveError, match=r"layer 'global_quant': .*; export quantised networks in QDQ form"):
+        graph_of(tmp_path, model)
