@@ -201,9 +201,9 @@ def _contrib(graph: Graph, layer: Layer, kind: int) -> Rule | None:
     needs = [WHOLE] * len(layer.inputs)
     for at, need in zip(places, found.needs, strict=True):
         needs[at] = need
-    for at in (4, 5, 6) if layer.op == QGEMM and kind == CHANNELS else ():
-        if at in rest:
-            needs[at] = _one_a_channel(graph, layer.inputs[at], True, 0)
+    if layer.op == QGEMM:
+        needs[4:6] = [_one_a_channel(graph, name, kind == CHANNELS, 0) for name in layer.inputs[4:6]]
+        needs[6:7] = [_broadcast(graph, name, 2, kind) if name else WHOLE for name in layer.inputs[6:7]]
     return replace(found, needs=tuple(needs))
 
 

@@ -94,3 +94,22 @@ def test_channels_that_come_last_have_no_known_shape(tmp_path: Path) -> None:
     del model.graph.value_info[:]
     with pytest.raises(CleaveError, match=r"layer 'global_quant': .*; export quantised networks in QDQ form"):
         graph_of(tmp_path, model)
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (1, 6), (4, 1), (6,), (1,)])
+def test_a_bias_of_a_matrix_is_cut_where_the_matrix_is(shape: tuple[int, ...], tmp_path: Path) -> None:
+    model = network(
+        [node("Gemm", ["x", "w", "b"], ["y"], "m")], {"x": (4, 5)}, ["y"], {"w": weight(5, 6), "b": weight(6)}
+    )
+    file = by_onnxruntime(tmp_path, model, quant_format=QuantFormat.QOperator)
+    model = onnx.load(file)
+    (bias,) = [t for t in model.graph.initializer if t.data_type == onnx.TensorProto.INT32]
+    values = np.random.default_rng(0).integers(-900, 900, shape, np.int32)
+    bias.CopyFrom(onnx.numpy_helper.from_array(values, bias.name))
+    graph = graph_of(tmp_path, model)
+    feeds = frame(graph)
+    wanted = run_whole(graph.path, feeds)
+    for kind in (boxes.SAMPLES, boxes.CHANNELS):
+        for seed in range(4):
+            mapping = random_mapping(random.Random(seed), graph, DEVICES, kinds=[kind])
+            np.testing.assert_array_equal(run_mapping(graph, mapping, DEVICES, feeds)["y"], wanted["y"])
