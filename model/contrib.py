@@ -31,7 +31,9 @@ class Like(NamedTuple):
 
 
 FIRST, BOTH, EACH = slice(0, 1), slice(0, 4, 3), slice(2, None, 3)
-WINDOW = ("kernel_shape", "strides", "pads", "auto_pad", "ceil_mode", "count_include_pad")
+WINDOW = ("kernel_shape", "strides", "pads", "auto_pad", "count_include_pad")
+UNLIKE = ("channels_last", "ceil_mode")
+"""Attributes with which it is another operator, or one that ONNX and ONNX Runtime understand in different ways."""
 LIKE = {
     "QLinearAdd": Like("Add", BOTH),
     "QLinearMul": Like("Mul", BOTH),
@@ -46,11 +48,10 @@ LIKE = {
 
 
 def in_onnx(node: onnx.NodeProto) -> onnx.NodeProto | None:
-    """The operator of ONNX, on the tensors alone; None where there is none: of channels that come last, or of a
-    matrix that is not quantised again."""
+    """The operator of ONNX, on the tensors alone; None where there is none: a matrix that is not quantised again."""
     like = LIKE.get(node.op_type) if node.domain == DOMAIN else None
     floats = node.op_type == "QGemm" and not any(node.input[7:8])
-    if like is None or floats or any(a.name == "channels_last" and a.i for a in node.attribute):
+    if like is None or floats or any(a.name in UNLIKE and a.i for a in node.attribute):
         return None
     found = helper.make_node(like.op, node.input[like.tensors], node.output)
     found.attribute.extend(a for a in node.attribute if a.name in like.attributes)

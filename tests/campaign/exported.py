@@ -34,7 +34,7 @@ from tests.campaign.mappings import Result, run, table
 from tests.campaign.networks import RANKS, loaded
 
 TORCHVISION = (
-    "alexnet", "vgg11", "resnet18", "resnext50_32x4d", "densenet121", "squeezenet1_1", "googlenet",
+    "resnet18", "resnext50_32x4d", "densenet121", "squeezenet1_1", "googlenet",
     "inception_v3", "mobilenet_v2", "mobilenet_v3_small", "mnasnet0_5", "shufflenet_v2_x0_5", "efficientnet_b0",
     "efficientnet_v2_s", "regnet_y_400mf", "convnext_tiny",
 )  # fmt: skip

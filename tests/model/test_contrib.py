@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import ModelProto
+from onnx import ModelProto, helper
 from onnxruntime.quantization import QuantFormat, QuantType
 
 from model import boxes, contrib, layer_kinds
@@ -84,15 +84,17 @@ def test_integers_are_the_same_however_it_is_cut(graph: Graph) -> None:
             np.testing.assert_array_equal(got[name], value, err_msg=f"{name}, seed {seed}")
 
 
-def test_channels_that_come_last_have_no_known_shape(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("op", "name"), [("QLinearGlobalAveragePool", "channels_last"), ("QLinearAveragePool", "ceil_mode")]
+)
+def test_what_is_not_like_an_operator_of_onnx_has_no_known_shape(op: str, name: str, tmp_path: Path) -> None:
     file = by_onnxruntime(tmp_path, source(), quant_format=QuantFormat.QOperator)
     model = onnx.load(file)
-    for own in model.graph.node:
-        for attribute in own.attribute:
-            if own.op_type == "QLinearGlobalAveragePool" and attribute.name == "channels_last":
-                attribute.i = 1
-    del model.graph.value_info[:]
-    with pytest.raises(CleaveError, match=r"layer 'global_quant': .*; export quantised networks in QDQ form"):
+    (own,) = [own for own in model.graph.node if own.op_type == op]
+    kept = [a for a in own.attribute if a.name != name]
+    del own.attribute[:], model.graph.value_info[:]
+    own.attribute.extend([*kept, helper.make_attribute(name, 1)])
+    with pytest.raises(CleaveError, match=rf"layer '{own.name}': .*; export quantised networks in QDQ form"):
         graph_of(tmp_path, model)
 
 
