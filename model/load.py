@@ -209,6 +209,7 @@ def _graph(
     layers = quantised.absorbed(alone, tensors, weights, outputs)
     if not folded and (sentences := settled.refused(alone, layers, tensors, weights, outputs)):
         raise CleaveError(*(f"{path}: {sentence}" for sentence in sentences[:10]))
+    resizing.check_steps(layers, tensors, path)
     origins = fold.origins(original, _names(list(original.graph.node)), layers)
     domains = {node.domain for node in nodes}
     return Graph(

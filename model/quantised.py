@@ -18,6 +18,7 @@ import onnx
 
 from model.constants import RANDOM
 from model.graph import Graph, Layer, Tensor
+from model.resizing import interpolates
 from model.rule import WHOLE, Need
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
@@ -37,7 +38,15 @@ def absorbed(
 ) -> list[Layer]:
     """Layers of one node each, without those that became part of another layer. ``outputs``: of the network."""
     found = _close(_open(list(layers), tensors, constants, outputs), tensors, constants, outputs)
-    return [replace(layer, whole=layer.whole or _quantises_weights(layer, constants)) for layer in found]
+    return [
+        replace(layer, whole=layer.whole or _rounds(layer) or _quantises_weights(layer, constants)) for layer in found
+    ]
+
+
+def _rounds(layer: Layer) -> bool:
+    """Whether a layer makes many numbers that lie half-way between two steps: in a part the last bit may be another,
+    and with it the step."""
+    return interpolates(layer) and bool(layer.after)
 
 
 def _quantises_weights(layer: Layer, constants: Container[str]) -> bool:

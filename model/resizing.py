@@ -1,8 +1,8 @@
-"""Resizing by scales, whose sizes ONNX and ONNX Runtime reckon in different ways."""
+"""Resizing that is reckoned in different ways: sizes by ONNX and ONNX Runtime, values by what lies around."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,31 @@ import onnx
 from onnx import helper, numpy_helper
 
 from model.constants import Constants
+from model.graph import Layer, Tensor
 from runtime.errors import CleaveError
+
+RESIZES = ("Resize", "Upsample")
+
+
+def interpolates(layer: Layer) -> bool:
+    """Whether a layer makes values that none of its elements has."""
+    return layer.op in RESIZES and layer.attributes.get("mode", "nearest") != "nearest"
+
+
+def check_steps(layers: Iterable[Layer], tensors: Mapping[str, Tensor], path: Path) -> None:
+    """``CleaveError`` where what is between two steps of integers depends on the layers around it.
+
+    Beside convolutions of integers ONNX Runtime has channels last: it interpolates integers by other arithmetic then,
+    and cubic curves in another order.
+    """
+    for layer in filter(interpolates, layers):
+        where = f"{path}: layer '{layer.name}'"
+        if not tensors[layer.node.input[0]].dtype.startswith("float"):
+            raise CleaveError(f"{where}: interpolates integers, which ONNX Runtime does in one way or another, as the "
+                              "layers around it are; export quantised networks in QDQ form")  # fmt: skip
+        if layer.after and layer.attributes["mode"] == "cubic":
+            raise CleaveError(f"{where}: its curves are rounded to integers, which ONNX Runtime does in one way or "
+                              "another, as the layers around it are; leave it out when quantising")  # fmt: skip
 
 
 def check(graph: onnx.GraphProto, weights: Constants, shapes: Mapping[str, tuple[int, ...]], path: Path) -> None:
@@ -20,7 +44,7 @@ def check(graph: onnx.GraphProto, weights: Constants, shapes: Mapping[str, tuple
     or 5.
     """
     for node in graph.node:
-        if node.op_type in ("Resize", "Upsample") and node.input[0] in shapes:
+        if node.op_type in RESIZES and node.input[0] in shapes:
             for size, scale in _scaled(node, weights, shapes[node.input[0]]):
                 exact, rounded = int(float(scale) * size), int(scale * np.float32(size))
                 if exact != rounded:

@@ -753,3 +753,45 @@ def test_inspect_says_what_is_quantised(tmp_path: Path) -> None:
     assert [(r["quantised"], r["types"]) for r in rows] == [(False, ["float32", "uint8"]), (True, ["uint8", "uint8"])]
     assert [r["lop"] for r in rows] == [False, True]
     assert rows[1]["origins"] == ["h/DQ", "w/DQ", "b/DQ", "conv", "c/Q"]
+
+
+# --- what is between two steps ---
+
+
+def resized(mode: str, dequantised: bool = True) -> ModelProto:
+    """An image twice as large, between two quantisations or as integers."""
+    scales = {"s": np.float32(0.02), "z": np.uint8(128), "k": np.array([1, 1, 2, 2], np.float32)}
+    between = [
+        node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        node("Resize", ["d", "", "k"], ["f"], "resize", mode=mode),
+        node("QuantizeLinear", ["f", "s", "z"], ["r"]),
+    ]
+    alone = [node("Resize", ["q", "", "k"], ["r"], "resize", mode=mode)]
+    nodes = [node("QuantizeLinear", ["x", "s", "z"], ["q"]), *(between if dequantised else alone)]
+    nodes.append(node("DequantizeLinear", ["r", "s", "z"], ["y"]))
+    return network(nodes, {"x": (1, 6, 8, 8)}, ["y"], scales)
+
+
+@pytest.mark.parametrize(("mode", "splits"), [("nearest", True), ("linear", False)])
+def test_what_is_interpolated_and_rounded_to_steps_is_not_split(mode: str, splits: bool, tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, resized(mode))
+    assert (boxes.rule(graph, graph.by_name["resize"]) is not None) == splits
+    for seed in range(4):
+        assert_equal(graph, random_mapping(random.Random(seed), graph, DEVICES))
+
+
+@pytest.mark.parametrize(("mode", "dequantised", "why"), [
+    ("linear", False, "interpolates integers"), ("cubic", False, "interpolates integers"),
+    ("cubic", True, "its curves are rounded to integers"),
+])  # fmt: skip
+def test_what_the_layers_around_change_by_a_step_is_refused(
+    mode: str, dequantised: bool, why: str, tmp_path: Path
+) -> None:
+    with pytest.raises(CleaveError, match=f"layer 'resize': {why}, which ONNX Runtime does in one way or another"):
+        graph_of(tmp_path, resized(mode, dequantised))
+
+
+def test_integers_of_the_nearest_are_resized_in_parts(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, resized("nearest", dequantised=False))
+    assert boxes.rule(graph, graph.by_name["resize"]) is not None
+    assert_equal(graph, random_mapping(random.Random(1), graph, DEVICES))
