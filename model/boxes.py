@@ -7,10 +7,7 @@ cut wrongly.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-
-from model import contrib, layout, quantised, windows
+from model import integers, layout, quantised
 from model.graph import Graph, Layer
 from model.rule import (
     AXES,
@@ -23,12 +20,15 @@ from model.rule import (
     WHOLE,
     Need,
     Rule,
+    RuleOf,
+    broadcast,
     constants_from,
     in_shape,
     length,
     others,
     same,
 )
+from model.windows import windowed
 
 __all__ = [
     "AXES",
@@ -93,12 +93,19 @@ def is_heavy(graph: Graph, layer: Layer) -> bool:
     return layer.op in HEAVY and rule(graph, layer, CHANNELS) is not None
 
 
-QGEMM = f"{contrib.DOMAIN}.QGemm"
 HEAVY = frozenset(
-    {"Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", QGEMM}
+    {
+        "Conv",
+        "ConvTranspose",
+        "Gemm",
+        "MatMul",
+        "QLinearConv",
+        "ConvInteger",
+        "QLinearMatMul",
+        "MatMulInteger",
+        integers.QGEMM,
+    }
 )
-
-_RuleOf = Callable[[Graph, Layer, int], "Rule | None"]
 
 
 def _conv(graph: Graph, layer: Layer, kind: int) -> Rule | None:
@@ -114,97 +121,7 @@ def _conv(graph: Graph, layer: Layer, kind: int) -> Rule | None:
         size = length(graph, layer, CHANNELS)
         of_group = WHOLE if groups == 1 else Need(1, mul=channels // groups, div=size // groups)
         return Rule((of_group, *others(layer, Need(0))), size, grain=size // groups if groups > 1 else 1)
-    return _windowed(graph, layer, kind)
-
-
-def _windowed(graph: Graph, layer: Layer, kind: int) -> Rule | None:
-    """Samples are apart; rows need the rows under the kernel."""
-    if kind == SAMPLES:
-        return Rule((Need(0), *others(layer, WHOLE)), length(graph, layer, kind))
-    row = windows.of_rows(graph, layer)
-    if row is None:
-        return None
-    need = Need(ROWS, mul=row.stride, lo=-row.begin, hi=row.window - row.stride - row.begin)
-    return Rule((need, *others(layer, WHOLE)), length(graph, layer, kind))
-
-
-def _quantized_conv(graph: Graph, layer: Layer, kind: int) -> Rule | None:
-    """QLinearConv and ConvInteger: as Conv; scales and zero points of the weights may be one a channel."""
-    if kind == PARTIAL or not _zero_point_alone(graph, layer):
-        return None
-    if kind != CHANNELS:
-        return _windowed(graph, layer, kind)
-    groups, size = layer.integer("group", 1), length(graph, layer, CHANNELS)
-    channels = in_shape(graph, layer)[1]
-    of_group = WHOLE if groups == 1 else Need(1, mul=channels // groups, div=size // groups)
-    weights = layer.inputs[WEIGHTS[layer.op] :]
-    own = weights if layer.op == "QLinearConv" else (weights[0], *weights[2:])
-    cut = [_one_a_channel(graph, name, name in own, 0) for name in layer.inputs[1:]]
-    return Rule((of_group, *cut), size, grain=size // groups if groups > 1 else 1)
-
-
-WEIGHTS = {"QLinearConv": 3, "ConvInteger": 1, "QLinearMatMul": 3, "MatMulInteger": 1}
-"""Where the weights stand among the inputs of quantized operators."""
-
-
-def _zero_point_alone(graph: Graph, layer: Layer) -> bool:
-    """Whether all but the first input is constant, or the zero point of that too is found frame by frame, as by
-    DynamicQuantizeLinear: one number, which every part needs."""
-    dynamic = layer.op in ("ConvInteger", "MatMulInteger") and len(layer.inputs) > 2
-    if not dynamic or not layer.inputs[2] or graph.is_constant(layer.inputs[2]):
-        return constants_from(graph, layer, 1)
-    fixed = [name for i, name in enumerate(layer.inputs) if i not in (0, 2) and name]
-    return graph.tensors[layer.inputs[2]].elements == 1 and all(map(graph.is_constant, fixed))
-
-
-def _one_a_channel(graph: Graph, name: str, may_be_cut: bool, axis: int) -> Need:
-    """A constant that has a value for each channel along ``axis`` is cut there, a single value is taken whole."""
-    shape = graph.tensors[name].shape if name else ()
-    return Need(axis) if may_be_cut and len(shape) > axis and shape[axis] > 1 else WHOLE
-
-
-def _quantized_matmul(graph: Graph, layer: Layer, kind: int) -> Rule | None:
-    """QLinearMatMul and MatMulInteger of a matrix by a constant one: as MatMul."""
-    at = WEIGHTS[layer.op]
-    others = [name for i, name in enumerate(layer.inputs) if i not in (0, at) and name]
-    if len(in_shape(graph, layer)) != 2 or len(graph.tensors[layer.inputs[at]].shape) != 2:
-        return None
-    if kind not in (SAMPLES, CHANNELS) or not _zero_point_alone(graph, layer):
-        return None
-    if any(graph.tensors[name].elements > 1 for name in others):  # one a row or column: kept whole
-        return None
-    needs = [WHOLE] * len(layer.inputs)
-    needs[0 if kind == SAMPLES else at] = Need(0 if kind == SAMPLES else 1)
-    return Rule(tuple(needs), length(graph, layer, kind))
-
-
-def _quantize(graph: Graph, layer: Layer, kind: int) -> Rule | None:
-    """One scale for all, or one for each element of an axis."""
-    if kind == PARTIAL or not constants_from(graph, layer, 1) or layer.integer("block_size", 0):
-        return None
-    rank = len(in_shape(graph, layer))
-    along = kind == layer.integer("axis", 1) % max(rank, 1)
-    cut = [_one_a_channel(graph, name, along, 0) for name in layer.inputs[1:]]
-    return Rule((Need(kind), *cut), length(graph, layer, kind))
-
-
-def _contrib(graph: Graph, layer: Layer, kind: int) -> Rule | None:
-    """As the operator of ONNX, on tensors that are quantised alike in all parts; of a matrix, maybe each column."""
-    plain = contrib.plain(layer)
-    places = range(len(layer.inputs))[contrib.LIKE[layer.node.op_type].tensors]
-    rest = [at for at, name in enumerate(layer.inputs) if name and at not in places]
-    fixed = all(graph.is_constant(layer.inputs[at]) for at in rest)
-    windowed = layer.node.op_type == "QLinearAveragePool" and kind == ROWS
-    found = RULES[plain.op](graph, plain, kind) if plain and fixed and not windowed and kind != PARTIAL else None
-    if found is None:
-        return None
-    needs = [WHOLE] * len(layer.inputs)
-    for at, need in zip(places, found.needs, strict=True):
-        needs[at] = need
-    if layer.op == QGEMM:
-        needs[4:6] = [_one_a_channel(graph, name, kind == CHANNELS, 0) for name in layer.inputs[4:6]]
-        needs[6:7] = [_broadcast(graph, name, 2, kind) if name else WHOLE for name in layer.inputs[6:7]]
-    return replace(found, needs=tuple(needs))
+    return windowed(graph, layer, kind)
 
 
 def _conv_transpose(graph: Graph, layer: Layer, kind: int) -> Rule | None:
@@ -229,7 +146,7 @@ def _gemm(graph: Graph, layer: Layer, kind: int) -> Rule | None:
     if kind == PARTIAL:
         inner = in_shape(graph, layer)[1 - rows_of_a]
         return Rule((Need(1 - rows_of_a), Need(1 - columns_of_b), WHOLE)[: len(layer.inputs)], inner)
-    bias = [_broadcast(graph, name, 2, kind) if name else WHOLE for name in layer.inputs[2:3]]
+    bias = [broadcast(graph, name, 2, kind) if name else WHOLE for name in layer.inputs[2:3]]
     a, b = (Need(rows_of_a), WHOLE) if kind == SAMPLES else (WHOLE, Need(columns_of_b))
     return Rule((a, b, *bias), length(graph, layer, kind))
 
@@ -265,7 +182,7 @@ def _over_last_axes(graph: Graph, layer: Layer, kind: int) -> Rule | None:
 
 
 def _pool(graph: Graph, layer: Layer, kind: int) -> Rule | None:
-    return _windowed(graph, layer, kind) if kind == ROWS else same(graph, layer, kind)
+    return windowed(graph, layer, kind) if kind == ROWS else same(graph, layer, kind)
 
 
 def _global_pool(graph: Graph, layer: Layer, kind: int) -> Rule | None:
@@ -286,14 +203,7 @@ def _element_wise(graph: Graph, layer: Layer, kind: int) -> Rule | None:
     if kind == PARTIAL:
         return None
     rank = len(graph.tensors[layer.outputs[0]].shape)
-    return Rule(tuple(_broadcast(graph, name, rank, kind) for name in layer.inputs), length(graph, layer, kind))
-
-
-def _broadcast(graph: Graph, name: str, rank: int, axis: int) -> Need:
-    """Numpy broadcasting aligns axes at the right: an axis of a smaller operand lies further left."""
-    shape = graph.tensors[name].shape
-    axis -= rank - len(shape)
-    return Need(axis) if axis >= 0 and shape[axis] > 1 else WHOLE
+    return Rule(tuple(broadcast(graph, name, rank, kind) for name in layer.inputs), length(graph, layer, kind))
 
 
 def _expand(graph: Graph, layer: Layer, kind: int) -> Rule | None:
@@ -301,7 +211,7 @@ def _expand(graph: Graph, layer: Layer, kind: int) -> Rule | None:
     if kind == PARTIAL or not constants_from(graph, layer, 1):
         return None
     rank = len(graph.tensors[layer.outputs[0]].shape)
-    return Rule((_broadcast(graph, layer.inputs[0], rank, kind), WHOLE), length(graph, layer, kind))
+    return Rule((broadcast(graph, layer.inputs[0], rank, kind), WHOLE), length(graph, layer, kind))
 
 
 def _softmax(graph: Graph, layer: Layer, kind: int) -> Rule | None:
@@ -313,15 +223,12 @@ def _softmax(graph: Graph, layer: Layer, kind: int) -> Rule | None:
     return same(graph, layer, kind) if free else None
 
 
-RULES: dict[str, _RuleOf] = {
+RULES: dict[str, RuleOf] = {
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "Gemm": _gemm,
     "MatMul": _matmul,
-    **dict.fromkeys(("QLinearConv", "ConvInteger"), _quantized_conv),
-    **dict.fromkeys(("QLinearMatMul", "MatMulInteger"), _quantized_matmul),
-    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantize),
-    **{f"{contrib.DOMAIN}.{name}": _contrib for name in contrib.LIKE if name != "QLinearSoftmax"},
+    **integers.RULES,
     "Expand": _expand,
     "BatchNormalization": _normalisation,
     "InstanceNormalization": _normalisation,
@@ -347,3 +254,4 @@ RULES: dict[str, _RuleOf] = {
         _element_wise,
     ),
 }
+RULES |= integers.like(RULES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from model.rule import (
     WHOLE,
     Need,
     Rule,
+    RuleOf,
     constants_from,
     in_shape,
     length,
@@ -180,7 +180,7 @@ REDUCTIONS = (
     *("ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"),
 )
 
-RULES: dict[str, Callable[[Graph, Layer, int], Rule | None]] = {
+RULES: dict[str, RuleOf] = {
     "Concat": _concat,
     "Split": _split,
     "Transpose": _transpose,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from model.graph import Graph, Layer
@@ -61,6 +62,10 @@ class Rule:
     crop: bool = False
 
 
+RuleOf = Callable[[Graph, Layer, int], Rule | None]
+"""Gives the rule of a layer for a kind of split; None where it must stay whole."""
+
+
 def length(graph: Graph, layer: Layer, axis: int) -> int:
     """Elements of the (first) output along an axis."""
     return graph.tensors[layer.outputs[0]].shape[axis]
@@ -86,3 +91,10 @@ def same(graph: Graph, layer: Layer, kind: int) -> Rule | None:
     if kind == PARTIAL or not constants_from(graph, layer, 1):
         return None
     return Rule((Need(kind), *others(layer, WHOLE)), length(graph, layer, kind))
+
+
+def broadcast(graph: Graph, name: str, rank: int, axis: int) -> Need:
+    """Numpy broadcasting aligns axes at the right: an axis of a smaller operand lies further left."""
+    shape = graph.tensors[name].shape
+    axis -= rank - len(shape)
+    return Need(axis) if axis >= 0 and shape[axis] > 1 else WHOLE

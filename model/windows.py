@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from model.graph import Graph, Layer
 from model.pools import POOLS
+from model.rule import ROWS, SAMPLES, WHOLE, Need, Rule, length, others
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,17 @@ class Window:
         first = start * self.stride - self.begin
         last = (stop - 1) * self.stride - self.begin + self.window
         return max(0, -first), max(0, last - self.size)
+
+
+def windowed(graph: Graph, layer: Layer, kind: int) -> Rule | None:
+    """Samples are apart; rows need the rows under the kernel."""
+    if kind == SAMPLES:
+        return Rule((Need(0), *others(layer, WHOLE)), length(graph, layer, kind))
+    row = of_rows(graph, layer)
+    if row is None:
+        return None
+    need = Need(ROWS, mul=row.stride, lo=-row.begin, hi=row.window - row.stride - row.begin)
+    return Rule((need, *others(layer, WHOLE)), length(graph, layer, kind))
 
 
 def of_rows(graph: Graph, layer: Layer) -> Window | None:
