@@ -7,7 +7,7 @@ nothing to be rewritten across layers: a network that has such places is to be l
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -24,7 +24,7 @@ MOVES = frozenset(
 
 def refused(
     alone: Iterable[Layer],
-    layers: Iterable[Layer],
+    layers: Sequence[Layer],
     tensors: Mapping[str, Tensor],
     constants: Mapping[str, onnx.TensorProto],
     outputs: Container[str],
@@ -35,8 +35,12 @@ def refused(
     """
     twice = "changes the scale of what is quantised, which ONNX Runtime makes part of the quantisation before it"
     floats = "computes in floats between two quantisations, which ONNX Runtime may make one where it sees both"
+    output = (
+        "is between an output and a quantisation, which ONNX Runtime may move past it, so that the output has steps"
+    )
     found = [(name, twice) for name in _rescaled(alone, constants, outputs)]
     found += [(name, floats) for name in _between(layers, tensors, constants, outputs)]
+    found += [(name, output) for name in _passed(layers, outputs)]
     return [f"layer '{name}' {why}: let it, with --fold" for name, why in found]
 
 
@@ -99,6 +103,19 @@ def _between(
         return False
 
     return [layer.name for layer in chosen if opens(layer, constants) and is_between(layer)]
+
+
+def _passed(layers: Sequence[Layer], outputs: Container[str]) -> list[str]:
+    """Names of layers that move elements of an output of the network on their way to a quantisation."""
+    makers = {name: layer for layer in layers for name in layer.outputs}
+    found = []
+    for layer in layers:
+        last = makers.get(layer.node.input[0]) if layer.op == QUANTIZE else layer if layer.after else None
+        while last and last.op in MOVES:
+            if last.node.input[0] in outputs:
+                found.append(last.name)
+            last = makers.get(last.node.input[0])
+    return list(dict.fromkeys(found))
 
 
 def _rescaled(layers: Iterable[Layer], constants: Mapping[str, onnx.TensorProto], outputs: Container[str]) -> list[str]:

@@ -115,3 +115,28 @@ def test_a_bias_of_a_matrix_is_cut_where_the_matrix_is(shape: tuple[int, ...], t
         for seed in range(4):
             mapping = random_mapping(random.Random(seed), graph, DEVICES, kinds=[kind])
             np.testing.assert_array_equal(run_mapping(graph, mapping, DEVICES, feeds)["y"], wanted["y"])
+
+
+def test_an_output_that_moves_on_to_a_quantisation_is_settled_first(tmp_path: Path) -> None:
+    """ONNX Runtime quantises the output, too, where what follows computes with integers."""
+    parameters = ["s", "z"]
+    add = helper.make_node(
+        "QLinearAdd", ["q", *parameters, "q", *parameters, *parameters], ["e"], domain=contrib.DOMAIN
+    )
+    nodes = [
+        node("Relu", ["x"], ["r"]),
+        node("Transpose", ["r"], ["t"], "moves", perm=[0, 2, 1, 3]),
+        node("QuantizeLinear", ["t", *parameters], ["q"]),
+        add,
+        node("DequantizeLinear", ["e", *parameters], ["y"]),
+    ]
+    model = network(nodes, {"x": (1, 8, 6, 8)}, ["r", "y"], {"s": np.float32(0.05), "z": np.uint8(3)})
+    model.opset_import.append(helper.make_opsetid(contrib.DOMAIN, 1))
+    with pytest.raises(CleaveError, match=r"layer 'moves' is between an output and a quantisation, .* with --fold"):
+        graph_of(tmp_path, model)
+    graph = load(tmp_path / "tiny.onnx", folded=True)
+    feeds = frame(graph)
+    wanted = run_whole(graph.path, feeds)
+    got = run_mapping(graph, random_mapping(random.Random(1), graph, DEVICES), DEVICES, feeds)
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(got[name], value, err_msg=name)
