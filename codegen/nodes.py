@@ -14,7 +14,6 @@ from model.graph import Graph, Layer
 from runtime.plan import Part
 
 CONVOLUTIONS = frozenset({"Conv", "QLinearConv", "ConvInteger"})
-QCONCAT = f"{contrib.DOMAIN}.QLinearConcat"
 WINDOWED = CONVOLUTIONS | {"MaxPool", "AveragePool", "LpPool"}
 
 EVERYTHING = 2**31 - 1
@@ -54,7 +53,7 @@ def constants(graph: Graph, layer: Layer, part: Part, shape: tuple[int, ...]) ->
 def present(layer: Layer, names: Sequence[str | None]) -> list[str]:
     """The inputs of a part of a layer, without those of a Concat that it needs nothing of (None), and of one that is
     quantised without their scales and zero points."""
-    length = 3 if layer.op == QCONCAT else 1
+    length = 3 if layer.op == contrib.CONCAT else 1
     gone = {at + k for at, name in enumerate(names) if name is None for k in range(length)}
     return [name for at, name in enumerate(names) if name is not None and at not in gone]
 

@@ -121,10 +121,6 @@ def _errors(report: dict[str, Any], network: str) -> list[str]:
     ]
 
 
-def _range(changes: Sequence[float]) -> str:
-    return f"{min(changes):+.1%} to {max(changes):+.1%}"
-
-
 def _percent(error: float | None) -> str:
     return "-" if error is None else f"{error:.1%}"
 
@@ -175,21 +171,26 @@ def drift_rows(found: Sequence[Drift], slowdowns: Mapping[str, float]) -> list[d
     ]
 
 
+def _held(each: Drift) -> bool:
+    """Whether it is a message that takes as long as it did."""
+    return isinstance(each, LinkDrift) and not each.drifted
+
+
 def drifts(console: Console, found: Sequence[Drift], slowdowns: Mapping[str, float], platform: Path) -> None:
     """A line for each network that was measured again, and each message that takes another time now; what hosts say of
     themselves now, and what the platform file does: ``slowdowns``, if anything.
     """
-    held = [each for each in found if isinstance(each, LinkDrift) and not each.drifted]
+    held = [each.change for each in found if _held(each)]
     rows = [
         [d.device, d.network, f"{d.before_s * 1e3:.2f}", f"{d.now_s * 1e3:.2f}", f"{d.change:+.1%}",
          "drifted" if d.drifted else "holds"]
         for d in found
-        if d not in held
+        if not _held(d)
     ]  # fmt: skip
     headers = ["device", "network", "before ms", "now ms", "change", "verdict"]
     console.print(show.table(headers, rows, text=2), markup=False)
     if held:
-        show.line(console, f"messages that hold: {len(held)}, {_range([each.change for each in held])}")
+        show.line(console, f"messages that hold: {len(held)}, {min(held):+.1%} to {max(held):+.1%}")
     show.line(console, f"drifted: changed by more than {DRIFT:.0%} and {DRIFT_S * 1e3:g} ms, messages by {ALLOWED:.0%}")
     for device, changed in dict.fromkeys((d.device, d.changed) for d in found if d.changed):
         show.line(console, f"{device} is not as it was: {'; '.join(changed)}")

@@ -7,7 +7,7 @@ cut wrongly.
 
 from __future__ import annotations
 
-from model import integers, layout, quantised
+from model import contrib, integers, layout, quantised
 from model.graph import Graph, Layer
 from model.rule import (
     AXES,
@@ -28,7 +28,7 @@ from model.rule import (
     others,
     same,
 )
-from model.windows import windowed
+from model.windows import by_groups, windowed
 
 __all__ = [
     "AXES",
@@ -94,17 +94,8 @@ def is_heavy(graph: Graph, layer: Layer) -> bool:
 
 
 HEAVY = frozenset(
-    {
-        "Conv",
-        "ConvTranspose",
-        "Gemm",
-        "MatMul",
-        "QLinearConv",
-        "ConvInteger",
-        "QLinearMatMul",
-        "MatMulInteger",
-        integers.QGEMM,
-    }
+    {"Conv", "ConvTranspose", "Gemm", "MatMul"}
+    | {"QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", contrib.GEMM}
 )
 
 
@@ -112,15 +103,12 @@ def _conv(graph: Graph, layer: Layer, kind: int) -> Rule | None:
     """Output channels of a group need that group's input channels; weights and bias are cut along axis 0."""
     if not constants_from(graph, layer, 1):
         return None
-    groups = layer.integer("group", 1)
-    channels = in_shape(graph, layer)[1]
     if kind == PARTIAL:
         needs = (Need(1), Need(1), WHOLE)[: len(layer.inputs)]
-        return Rule(needs, channels) if groups == 1 else None
+        return Rule(needs, in_shape(graph, layer)[1]) if layer.integer("group", 1) == 1 else None
     if kind == CHANNELS:
-        size = length(graph, layer, CHANNELS)
-        of_group = WHOLE if groups == 1 else Need(1, mul=channels // groups, div=size // groups)
-        return Rule((of_group, *others(layer, Need(0))), size, grain=size // groups if groups > 1 else 1)
+        of_group, size, grain = by_groups(graph, layer)
+        return Rule((of_group, *others(layer, Need(0))), size, grain)
     return windowed(graph, layer, kind)
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import onnx
 from onnx import helper
 
-from model.graph import Layer
+from model.graph import Layer, operator
 
 DOMAIN = "com.microsoft"
 
@@ -34,23 +34,25 @@ FIRST, BOTH, EACH = slice(0, 1), slice(0, 4, 3), slice(2, None, 3)
 WINDOW = ("kernel_shape", "strides", "pads", "auto_pad", "count_include_pad")
 UNLIKE = ("channels_last", "ceil_mode")
 """Attributes with which it is another operator, or one that ONNX and ONNX Runtime understand in different ways."""
+GEMM, CONCAT, SOFTMAX = (f"{DOMAIN}.{name}" for name in ("QGemm", "QLinearConcat", "QLinearSoftmax"))
 LIKE = {
-    "QLinearAdd": Like("Add", BOTH),
-    "QLinearMul": Like("Mul", BOTH),
-    "QGemm": Like("Gemm", BOTH, ("transA", "transB")),
-    "QLinearConcat": Like("Concat", EACH, ("axis",)),
-    "QLinearSigmoid": Like("Sigmoid", FIRST),
-    "QLinearLeakyRelu": Like("LeakyRelu", FIRST),
-    "QLinearSoftmax": Like("Softmax", FIRST, ("axis",)),
-    "QLinearGlobalAveragePool": Like("GlobalAveragePool", FIRST),
-    "QLinearAveragePool": Like("AveragePool", FIRST, WINDOW),
+    f"{DOMAIN}.QLinearAdd": Like("Add", BOTH),
+    f"{DOMAIN}.QLinearMul": Like("Mul", BOTH),
+    GEMM: Like("Gemm", BOTH, ("transA", "transB")),
+    CONCAT: Like("Concat", EACH, ("axis",)),
+    f"{DOMAIN}.QLinearSigmoid": Like("Sigmoid", FIRST),
+    f"{DOMAIN}.QLinearLeakyRelu": Like("LeakyRelu", FIRST),
+    SOFTMAX: Like("Softmax", FIRST, ("axis",)),
+    f"{DOMAIN}.QLinearGlobalAveragePool": Like("GlobalAveragePool", FIRST),
+    f"{DOMAIN}.QLinearAveragePool": Like("AveragePool", FIRST, WINDOW),
 }
+"""By their names with the domain."""
 
 
 def in_onnx(node: onnx.NodeProto) -> onnx.NodeProto | None:
     """The operator of ONNX, on the tensors alone; None where there is none: a matrix that is not quantised again."""
-    like = LIKE.get(node.op_type) if node.domain == DOMAIN else None
-    floats = node.op_type == "QGemm" and not any(node.input[7:8])
+    like = LIKE.get(operator(node))
+    floats = operator(node) == GEMM and not any(node.input[7:8])
     if like is None or floats or any(a.name in UNLIKE and a.i for a in node.attribute):
         return None
     found = helper.make_node(like.op, node.input[like.tensors], node.output)
@@ -65,6 +67,5 @@ def plain(layer: Layer) -> Layer | None:
 
 
 def name_in_onnx(op: str) -> str:
-    """Of an operator with its domain; of any other its own name."""
-    domain, _, name = op.rpartition(".")
-    return LIKE[name].op if domain == DOMAIN and name in LIKE else op
+    """What an operator stands for; of any other its own name."""
+    return LIKE[op].op if op in LIKE else op

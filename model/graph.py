@@ -34,13 +34,18 @@ class Tensor:
         return self.elements * np.dtype(self.dtype).itemsize
 
 
+def operator(node: onnx.NodeProto) -> str:
+    """Which operator a node is, with its domain where that is not ONNX's own."""
+    return f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+
+
 @dataclass(frozen=True, eq=False)
 class Layer:
     """One operator after folding, with the quantisation of its inputs and outputs (see ``model.quantised``).
 
     index:   position in ``Graph.layers``, topological order
     name:    the node's name in the file, or its first output where it has none; unique in the graph
-    op:      ONNX operator, with its domain where that is not ONNX's own
+    op:      see ``operator``
     node:    the node itself: attributes, inputs, outputs ("" = optional input left out)
     macs:    multiply-accumulates of the whole layer (see ``model.macs``)
     origins: nodes of the file whose work this layer does: itself, and what was folded into it

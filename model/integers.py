@@ -22,34 +22,27 @@ from model.rule import (
     in_shape,
     length,
 )
-from model.windows import windowed
-
-QGEMM = f"{contrib.DOMAIN}.QGemm"
+from model.windows import by_groups, windowed
 
 
 def like(rules: Mapping[str, RuleOf]) -> dict[str, RuleOf]:
     """The rules of ONNX Runtime's operators, by those of ONNX. A Softmax says itself which axes it sums over."""
-    return {
-        f"{contrib.DOMAIN}.{name}": partial(_like, rules[operator.op])
-        for name, operator in contrib.LIKE.items()
-        if name != "QLinearSoftmax"
-    }
+    return {op: partial(_like, rules[of.op]) for op, of in contrib.LIKE.items() if op != contrib.SOFTMAX}
 
 
 def _like(rule: RuleOf, graph: Graph, layer: Layer, kind: int) -> Rule | None:
     """As the operator of ONNX, on tensors that are quantised alike in all parts; of a matrix, maybe each column."""
-    plain, places = contrib.plain(layer), range(len(layer.inputs))[contrib.LIKE[layer.node.op_type].tensors]
+    plain, places = contrib.plain(layer), range(len(layer.inputs))[contrib.LIKE[layer.op].tensors]
     rest = [name for at, name in enumerate(layer.inputs) if name and at not in places]
-    rows_of_pool = layer.node.op_type == "QLinearAveragePool" and kind == ROWS
-    if plain is None or kind == PARTIAL or rows_of_pool or not all(map(graph.is_constant, rest)):
+    if plain is None or kind == PARTIAL or not all(map(graph.is_constant, rest)):
         return None
     found = rule(graph, plain, kind)
-    if found is None:
+    if found is None or (plain.op == "AveragePool" and kind == ROWS):  # its pads would be others in each part
         return None
     needs = [WHOLE] * len(layer.inputs)
     for at, need in zip(places, found.needs, strict=True):
         needs[at] = need
-    if layer.op == QGEMM:
+    if layer.op == contrib.GEMM:
         needs[4:6] = [_one_a_channel(graph, name, kind == CHANNELS, 0) for name in layer.inputs[4:6]]
         needs[6:7] = [broadcast(graph, name, 2, kind) if name else WHOLE for name in layer.inputs[6:7]]
     return replace(found, needs=tuple(needs))
@@ -61,13 +54,11 @@ def _quantized_conv(graph: Graph, layer: Layer, kind: int) -> Rule | None:
         return None
     if kind != CHANNELS:
         return windowed(graph, layer, kind)
-    groups, size = layer.integer("group", 1), length(graph, layer, CHANNELS)
-    channels = in_shape(graph, layer)[1]
-    of_group = WHOLE if groups == 1 else Need(1, mul=channels // groups, div=size // groups)
+    of_group, size, grain = by_groups(graph, layer)
     weights = layer.inputs[WEIGHTS[layer.op] :]
     own = weights if layer.op == "QLinearConv" else (weights[0], *weights[2:])
     cut = [_one_a_channel(graph, name, name in own, 0) for name in layer.inputs[1:]]
-    return Rule((of_group, *cut), size, grain=size // groups if groups > 1 else 1)
+    return Rule((of_group, *cut), size, grain)
 
 
 WEIGHTS = {"QLinearConv": 3, "ConvInteger": 1, "QLinearMatMul": 3, "MatMulInteger": 1}

@@ -155,14 +155,14 @@ def _scale(graph: Graph, layer: Layer, axis: int) -> float:
 
 def _reduce(graph: Graph, layer: Layer, kind: int) -> Rule | None:
     """Axes that are not summed; without ``keepdims`` those behind a summed one have a lower number in the output."""
-    if not constants_from(graph, layer, 1):
+    if kind == PARTIAL or not constants_from(graph, layer, 1):
         return None
     rank = len(in_shape(graph, layer))
     touched = {a % rank for a in values(graph, layer, "axes", 1)} or set(range(rank))
-    if layer.integer("keepdims", 1):
-        return same(graph, layer, kind) if kind not in touched else None
-    axis = [axis for axis in range(rank) if axis not in touched][kind] if kind != PARTIAL else AXES
-    return Rule((Need(axis), *others(layer, WHOLE)), length(graph, layer, kind)) if axis < AXES else None
+    axis = [axis for axis in range(rank) if layer.integer("keepdims", 1) or axis not in touched][kind]
+    if axis in touched or axis >= AXES:
+        return None
+    return Rule((Need(axis), *others(layer, WHOLE)), length(graph, layer, kind))
 
 
 def _depth(graph: Graph, layer: Layer, kind: int) -> Rule | None:

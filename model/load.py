@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
 
 from model import constants, contrib, fold, quantised, resizing, settled, shaping, wire
-from model.graph import Graph, Layer, Tensor
+from model.graph import Graph, Layer, Tensor, operator
 from model.macs import macs
 from runtime.errors import CleaveError
 
@@ -124,14 +124,17 @@ def _refuse_training(model: onnx.ModelProto, weights: constants.Constants, path:
     problems = [
         f"{path}: layer '{n.name or n.output[0]}': {n.op_type} {why}; export the network for inference"
         for n in model.graph.node
-        if (
-            why := "is in training mode"
-            if _trains(n, weights)
-            else "draws other numbers each time" * (n.op_type in constants.RANDOM)
-        )
+        if (why := _of_chance(n, weights))
     ]
     if problems:
         raise CleaveError(*problems[:10])
+
+
+def _of_chance(node: onnx.NodeProto, weights: constants.Constants) -> str:
+    """Why two runs of a layer may differ, or one frame depends on the others; nothing where neither is so."""
+    if _trains(node, weights):
+        return "is in training mode"
+    return "draws other numbers each time" if node.op_type in constants.RANDOM else ""
 
 
 def _trains(node: onnx.NodeProto, weights: constants.Constants) -> bool:
@@ -203,7 +206,7 @@ def _graph(
     _check_channels(nodes, tensors, path)
     outputs = tuple(o.name for o in model.graph.output)
     alone = [
-        Layer(i, name, _op(node), node, macs(node, tensors), ())
+        Layer(i, name, operator(node), node, macs(node, tensors), ())
         for i, (name, node) in enumerate(zip(_names(nodes), nodes, strict=True))
     ]
     layers = quantised.absorbed(alone, tensors, weights, outputs)
@@ -296,10 +299,6 @@ def _check_channels(nodes: list[onnx.NodeProto], tensors: dict[str, Tensor], pat
 
 def _dtype(elem_type: int) -> str:
     return str(helper.tensor_dtype_to_np_dtype(elem_type))
-
-
-def _op(node: onnx.NodeProto) -> str:
-    return f"{node.domain}.{node.op_type}" if node.domain else node.op_type
 
 
 def _names(nodes: list[onnx.NodeProto]) -> list[str]:

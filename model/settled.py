@@ -64,14 +64,13 @@ def without_twins(graph: onnx.GraphProto, constants: Mapping[str, onnx.TensorPro
 
 
 def _between(
-    layers: Iterable[Layer], tensors: Mapping[str, Tensor], constants: Container[str], outputs: Container[str]
+    layers: Sequence[Layer], tensors: Mapping[str, Tensor], constants: Container[str], outputs: Container[str]
 ) -> list[str]:
     """Names of layers that make floats between two quantisations which ONNX Runtime may make integers: it quantises
     constants on the way, and moves quantisation past operators that move elements.
     """
-    chosen = list(layers)
     readers = defaultdict(list)
-    for layer in chosen:
+    for layer in layers:
         for name in {*layer.inputs}:
             readers[name].append(layer)
 
@@ -102,7 +101,7 @@ def _between(
                     ways.append((each, by_then))
         return False
 
-    return [layer.name for layer in chosen if opens(layer, constants) and is_between(layer)]
+    return [layer.name for layer in layers if opens(layer, constants) and is_between(layer)]
 
 
 def _passed(layers: Sequence[Layer], outputs: Container[str]) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from model.graph import Graph, Layer
 from model.pools import POOLS
-from model.rule import ROWS, SAMPLES, WHOLE, Need, Rule, length, others
+from model.rule import CHANNELS, ROWS, SAMPLES, WHOLE, Need, Rule, in_shape, length, others
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,14 @@ class Window:
         first = start * self.stride - self.begin
         last = (stop - 1) * self.stride - self.begin + self.window
         return max(0, -first), max(0, last - self.size)
+
+
+def by_groups(graph: Graph, layer: Layer) -> tuple[Need, int, int]:
+    """What output channels of a convolution need: the input channels of their group. Size and grain of the rule."""
+    groups, size = layer.integer("group", 1), length(graph, layer, CHANNELS)
+    if groups == 1:
+        return WHOLE, size, 1
+    return Need(CHANNELS, mul=in_shape(graph, layer)[1] // groups, div=size // groups), size, size // groups
 
 
 def windowed(graph: Graph, layer: Layer, kind: int) -> Rule | None:

@@ -13,7 +13,7 @@ from onnx import ModelProto, NodeProto
 from model import boxes
 from model.graph import Graph, Layer
 from model.mapping import Mapping, Shard, extent
-from tests.tiny_cnn import NEWEST, assert_cut_exactly, graph_of, network, node, widened
+from tests.tiny_cnn import NEWEST, assert_cut_exactly, frame, graph_of, network, node, run_mapping, run_whole, widened
 
 Draw = random.Random
 DEVICES = 4
@@ -27,6 +27,15 @@ randoms = st.randoms(use_true_random=False)
 def ways(graph: Graph, layer: Layer) -> str:
     """The kinds of split that the layer's rule allows, a letter each."""
     return "".join(LETTERS[kind] for kind in EVERY_KIND if boxes.rule(graph, layer, kind))
+
+
+def assert_equal(graph: Graph, mapping: Mapping, positive: bool = True) -> None:
+    """A mapping gives what the file gives, bit by bit. positive: of a frame without negative numbers"""
+    feeds = frame(graph, positive=positive)
+    got, wanted = run_mapping(graph, mapping, DEVICES, feeds), run_whole(graph.path, feeds)
+    assert set(got) == set(wanted)
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(got[name], value, name)
 
 
 def whole(draw: Draw, graph: Graph, layer: Layer) -> list[Shard]:

@@ -43,7 +43,7 @@ def in_qdq_form(
     return quantiser.model(model)
 
 
-class _Frames(CalibrationDataReader):
+class Frames(CalibrationDataReader):
     """Frames to find scales with."""
 
     def __init__(self, *frames: Arrays) -> None:
@@ -56,7 +56,7 @@ class _Frames(CalibrationDataReader):
 def by_onnxruntime(folder: Path, model: ModelProto, **how: object) -> Path:
     """A float network, quantised by ONNX Runtime's own tool; scales are those of the values that a frame gives."""
     source, target = save(folder, model, "float.onnx"), folder / "quantised.onnx"
-    quantize_static(source, target, _Frames(frame_of(model)), weight_type=QuantType.QInt8, **how)
+    quantize_static(source, target, Frames(frame_of(model)), weight_type=QuantType.QInt8, **how)
     return target
 
 

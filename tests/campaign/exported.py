@@ -32,6 +32,7 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 from runtime.frames import random_frame
 from tests.campaign.mappings import Result, run, table
 from tests.campaign.networks import RANKS, loaded
+from tests.tiny_qdq import Frames
 
 TORCHVISION = (
     "resnet18", "resnext50_32x4d", "densenet121", "squeezenet1_1", "googlenet",
@@ -101,17 +102,6 @@ EXPORTS: dict[str, Export] = {
 }
 
 
-class Frames(quantization.CalibrationDataReader):
-    """Three random ones."""
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self._left = iter([{INPUT: random_frame(INPUT, shape, "float32", 0, k)} for k in range(3)])
-
-    def get_next(self) -> dict[str, Any] | None:
-        """Or nothing."""
-        return next(self._left, None)
-
-
 def quantised(source: Path, shape: tuple[int, ...], name: str, file: Path) -> None:
     """One of ``TOOL``."""
     ready = file.with_suffix(".ready.onnx")
@@ -119,7 +109,8 @@ def quantised(source: Path, shape: tuple[int, ...], name: str, file: Path) -> No
     if name == "frame by frame":
         quantization.quantize_dynamic(ready, file)
     else:
-        quantization.quantize_static(str(ready), str(file), Frames(shape), **STATIC[name])
+        frames = Frames(*({INPUT: random_frame(INPUT, shape, "float32", 0, k)} for k in range(3)))
+        quantization.quantize_static(str(ready), str(file), frames, **STATIC[name])
 
 
 STATIC: dict[str, dict[str, Any]] = {

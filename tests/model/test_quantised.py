@@ -35,7 +35,7 @@ from model.planning import plan
 from runtime.errors import CleaveError
 from runtime.plan import Send
 from runtime.segment import choose_kernels
-from tests.cuts import DEVICES, EVERY_KIND, LETTERS, Draw, around, cut, randoms, ways
+from tests.cuts import DEVICES, EVERY_KIND, LETTERS, Draw, around, assert_equal, cut, randoms, ways
 from tests.model.test_boxes import TYPICAL
 from tests.tiny_cnn import (
     NEWEST,
@@ -56,15 +56,6 @@ from tests.tiny_cnn import (
 from tests.tiny_qdq import by_onnxruntime, in_qdq_form
 
 IMAGE = (2, 6, 8, 8)
-
-
-def assert_equal(graph: Graph, mapping: Mapping) -> None:
-    """A mapping gives what the file gives, bit by bit."""
-    feeds = frame(graph, positive=True)
-    got, wanted = run_mapping(graph, mapping, DEVICES, feeds), run_whole(graph.path, feeds)
-    assert set(got) == set(wanted)
-    for name, value in wanted.items():
-        np.testing.assert_array_equal(got[name], value, name)
 
 
 def quantised(folder: Path, model: ModelProto, draw: Draw, dtype: str = "uint8", per_axis: bool = True) -> Graph:
