@@ -74,8 +74,10 @@ class _Bar:
         self._progress.start()
 
     def show(self, what: str, done: int, count: int, text: str) -> None:
-        """So many of so many are done."""
+        """So many of so many are done; a part of which there is nothing is passed over."""
         ending.leave_if_asked()
+        if not count:
+            return
         self._progress.update(self._task, description=what, completed=done, total=count, best=text)
         if not self._say.is_terminal and monotonic() - self._said_s >= QUIET_S:
             show.line(self._say, f"{what} {done}/{count}  {text}")

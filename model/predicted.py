@@ -24,12 +24,12 @@ def traces(script: Script) -> list[Trace]:
 def _trace(script: Script, events: Events, warmup: int) -> Trace:
     since = events.since(warmup)
     ranks = [_Rank(script, events, rank, since) for rank in script.plan.ranks]
-    usages = tuple(_usage(script, rank, events.frames - warmup) for rank in script.plan.ranks)
+    usages = tuple(_usage(script, rank, events, events.frames - warmup) for rank in script.plan.ranks)
     frames = [[span for rank in ranks for span in rank.spans(f)] for f in range(warmup, events.frames)]
     return Trace(PREDICTED, events.frames == 1, usages, tuple(map(tuple, frames)))
 
 
-def _usage(script: Script, rank: RankPlan, frames: int) -> Usage:
+def _usage(script: Script, rank: RankPlan, events: Events, frames: int) -> Usage:
     device, found = script.devices[rank.rank], script.found
     return Usage(
         rank=rank.rank,
@@ -37,7 +37,7 @@ def _usage(script: Script, rank: RankPlan, frames: int) -> Usage:
         provider=rank.provider,
         threads=rank.threads,
         peak_bytes=int(found.price.account[device, MEMORY]),
-        processor_s=frames * sum(found.alone.work_s(device)),
+        processor_s=frames * sum(events.work_s(device)),
         energy_j=float(found.price.account[device, ENERGY]),
         energy_time_s=found.price.latency_s,
         energy_source=ESTIMATE,

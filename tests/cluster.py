@@ -115,9 +115,9 @@ class Cluster:
         try:
             yield
         finally:
-            for host in self.testbed.hosts:
-                group = hierarchy.group(self.testbed, host.name)
-                for limited, text in limits.limits(hierarchy, group, host):
+            for spec in self.testbed.hosts:
+                group = hierarchy.group(self.testbed, spec.name)
+                for limited, text in limits.limits(hierarchy, group, spec):
                     if limited.name == file:
                         machine.write(limited, text)
 

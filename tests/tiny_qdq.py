@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from onnx import ModelProto, NodeProto, helper, numpy_helper
@@ -143,7 +144,7 @@ class _Quantiser:
     def _left(self) -> bool:
         return self.share < 1 and self.draw.random() >= self.share
 
-    def _open(self, name: str, parameters: list[str], attributes: dict[str, int]) -> None:
+    def _open(self, name: str, parameters: list[str], attributes: dict[str, Any]) -> None:
         self.open[name] = f"{name}/dq"
         self.nodes.append(
             node("DequantizeLinear", [f"{name}/q", *parameters], [f"{name}/dq"], f"{name}/DQ", **attributes)

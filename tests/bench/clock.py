@@ -113,6 +113,11 @@ def fastest(times_s: Sequence[float]) -> float:
     return sorted(times_s)[len(times_s) // 10]
 
 
+def over(of: Callable[[Sequence[float]], float], times: Callable[[Turn], Sequence[float]]) -> Callable[[Turn], float]:
+    """A figure of some times of a turn."""
+    return lambda turn: of(times(turn))
+
+
 def report(title: str, turns: list[Turn]) -> None:
     """A line for each clock."""
 
@@ -125,8 +130,9 @@ def report(title: str, turns: list[Turn]) -> None:
 
     print(title)
     for name, of in (("fastest tenth", fastest), ("median", median), ("mean", mean)):
-        line(f"bench: latency, {name}", lambda t, of=of: of(t.bench))
-        line(f"asked: request, {name}", lambda t, of=of: of(t.asked), lambda t, of=of: of(t.bench))
+        latency = over(of, lambda t: t.bench)
+        line(f"bench: latency, {name}", latency)
+        line(f"asked: request, {name}", over(of, lambda t: t.asked), latency)
     line("outside: a request more", lambda t: t.outside, lambda t: mean(t.bench))
     line("telling that it is done", lambda t: t.told)
     line("bench: period of a stream", lambda t: t.period)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from time import process_time
+from typing import Any
 
 import numpy as np
 
@@ -123,11 +124,11 @@ class Case:
         return found
 
 
-def timed(run: Callable[[Case], Floats], warm: Case, case: Case) -> tuple[float, Floats]:
+def timed(run: Callable[..., Floats], warm: Case, case: Case, *how: Any) -> tuple[float, Floats]:
     """Microseconds a move, and what is found; other moves of the mapping come first, as in a local search."""
-    run(warm)
+    run(warm, *how)
     begin = process_time()
-    found = run(case)
+    found = run(case, *how)
     return (process_time() - begin) / len(found) * 1e6, found
 
 
@@ -140,13 +141,13 @@ def measure(
         rng = np.random.default_rng(seed)
         shards = shards_of(g, mapping(start, chromosomes, c, rng))
         warm, case = (Case(g, c, shards, count, rng) for _ in range(2))
-        room_for_all = messages(case.r), ledger(case.r), simulation.stage(case.r, c, 1)
+        desk = messages(case.r), ledger(case.r), simulation.stage(case.r, c, 1)
         b = moves.board(g, c, case.most, shards)
-        all_us, wanted = timed(lambda of, desk=room_for_all: of.full(*desk), warm, case)
-        us, got = timed(lambda of, b=b: of.delta(b), warm, case)
+        all_us, wanted = timed(Case.full, warm, case, *desk)
+        us, got = timed(Case.delta, warm, case, b)
         if (wanted != got).any():
             raise SystemExit(f"delta and full simulation differ: seed {seed}, moves {np.flatnonzero(wanted != got)}")
-        rounds.append((all_us, us, timed(lambda of, b=b: of.delta(b, 1), warm, case)[0], all_us / us))
+        rounds.append((all_us, us, timed(Case.delta, warm, case, b, 1)[0], all_us / us))
     full_us, rejected, accepted, ratio = (median(column) for column in zip(*rounds[1:], strict=True))
     return f"{start:11} full {full_us:6.1f}, rejected {rejected:5.1f}, accepted {accepted:5.1f} us; {ratio:5.1f} times"
 

@@ -12,6 +12,7 @@ import runpy
 import socket
 import sys
 import time
+from typing import Any
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 TOLD, ECHOES, LATE_S = b"!", 50, 60.0
@@ -20,7 +21,7 @@ TOLD, ECHOES, LATE_S = b"!", 50, 60.0
 class Line:
     """Between the rank that asks and the rank that answers; the same rank may be both."""
 
-    def __init__(self, world, asks, answers):
+    def __init__(self, world: Any, asks: bool, answers: bool) -> None:
         self.asks, self.answers = asks, answers
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.settimeout(LATE_S)
@@ -31,7 +32,7 @@ class Line:
         with open(os.path.join(FOLDER, "plan.json")) as file:
             self._peer = json.load(file)["ranks"][rank]["address"].rpartition("@")[2], port
 
-    def way_s(self):
+    def way_s(self) -> float:
         """How long a word takes from the one to the other: half of there and back, median."""
         if self.asks == self.answers:
             return 0.0
@@ -46,18 +47,18 @@ class Line:
             found.append((time.time() - begin) / 2)
         return sorted(found)[ECHOES // 2]
 
-    def tell(self):
+    def tell(self) -> None:
         """The answer is there."""
         if self.answers and not self.asks:
             self._socket.sendto(TOLD, self._peer)
 
-    def hear(self):
+    def hear(self) -> None:
         """Wait until it is."""
         if self.asks and not self.answers:
             self._socket.recv(1)
 
 
-def main():
+def main() -> None:
     """Run as a rank."""
     sys.path.insert(0, FOLDER)
     from mpi4py import MPI

@@ -113,7 +113,7 @@ def chromosomes(repeat: int) -> Line:
     chromosome, costs = prepare(read_cnn("zoo:densenet121", [], False), cluster, Coding("hybrid", 2))
     times = []
     for seed in range(repeat + 1):
-        first = RandomGenes(np.empty((0, chromosome.n_genes)), sparse=True)
+        first = RandomGenes(np.empty((0, chromosome.n_genes), dtype=np.int64), sparse=True)
         genes = first.do(
             MappingProblem(chromosome, costs, Settings()), 1000, random_state=np.random.default_rng(seed)
         ).get("X")

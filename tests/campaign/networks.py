@@ -57,8 +57,9 @@ def tried(model: ModelProto, kind: str, name: str, mappings: int, folder: Path) 
     except Exception as failure:  # not for people
         reason = f"{type(failure).__name__}: {failure}"
         return Outcome(kind, False, "", [Result(name, 0, "load", "", False, None, reason, 0.0)])
-    numbers = range(mappings if graph else 0)
-    results = [run(graph, draw.randint(*RANKS), draw, "inprocess", folded) for _ in numbers]
+    if graph is None:
+        return Outcome(kind, False, refused, [])
+    results = [run(graph, draw.randint(*RANKS), draw, "inprocess", folded) for _ in range(mappings)]
     return Outcome(kind, False, refused, results)
 
 

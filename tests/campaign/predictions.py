@@ -29,7 +29,6 @@ import csv
 import json
 import math
 import os
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, fields, replace
@@ -39,7 +38,7 @@ from typing import Any
 from codegen import zoo
 from codegen.bundle import write_bundle
 from dse.calibrate.command import SAMPLES
-from dse.cli_access import Access, placed
+from dse.cli_access import Running, placed
 from dse.inputs import Cnn, read_cnn
 from dse.results import compact, from_compact
 from model.case import Case
@@ -52,7 +51,6 @@ from model.platform import Platform
 from model.priced import Priced, booked, priced
 from model.simulated import play
 from runtime.bench import TRIES, WARMUP, Bench, bench
-from runtime.deploy.session import OWN_KEY
 from runtime.errors import CleaveError
 from tests.campaign.accuracy import MODELS, OF, PACED, Row, draw_plot, misses, promises, table, together
 from tests.campaign.drawings import ALONE, Drawing, alone
@@ -68,16 +66,18 @@ def thesis(graph: Graph, platform: Platform, mapping: Mapping) -> Priced:
     return priced(graph, platform.by_paper(), mapping)
 
 
-def measured(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int, access: Access) -> Bench:
+def measured(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int, access: Running) -> Bench:
     """Run a mapping, frames alone and a stream of them."""
     with tempfile.TemporaryDirectory(prefix="cleave-") as folder:
         bundle = Path(folder) / "predictions"
         write_bundle(cnn.graph, platform, mapping, cnn.source, bundle, force=False)
-        with placed(platform, access, OWN_KEY, bundle) as ready:
+        with placed(platform, access, bundle) as ready:
             return bench(bundle, warmup=WARMUP, frames=frames, runner=ready.runner, tries=TRIES)
 
 
-def row(drawing: Drawing, platform: Platform, turn: int, number: int, asked: argparse.Namespace, access: Access) -> Row:
+def row(
+    drawing: Drawing, platform: Platform, turn: int, number: int, asked: argparse.Namespace, access: Running
+) -> Row:
     """Predict a mapping, run it, and put both beside each other."""
     cnn, (way, mapping) = drawing.cnn, drawing.mapping(number)
     slow_s = priced(cnn.graph, platform, mapping).latency_s
@@ -112,7 +112,7 @@ def again(cnn: Cnn, platform: Platform, row: Row) -> Row:
     return replace(row, **predicted(cnn, platform, mapping, row.frames, row.pace))
 
 
-def predicted(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int, pace: float) -> dict[str, float]:
+def predicted(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int, pace: float) -> dict[str, Any]:
     """Fields of a row, by all models."""
     analytical, paced = priced(cnn.graph, platform, mapping), not math.isnan(pace)
     found = {
@@ -148,7 +148,7 @@ def _seen(found: Bench) -> list[float]:
     return [found.latency_s, found.period_s or math.nan, max(peaks), sum(rank.busy_s for rank in found.ranks)]
 
 
-def unseen(network: str, platform: Path, folder: Path, budget_s: float, access: Access) -> Platform:
+def unseen(network: str, platform: Path, folder: Path, budget_s: float, access: Running) -> Platform:
     """The platform as a calibration without the network would have it, its devices as slow as they are now."""
     devices = Platform.from_file(str(platform)).devices
     (sets,) = {tuple(load(device.coefficients).measured["networks"]) for device in devices}
@@ -221,7 +221,7 @@ def main() -> None:
         platform = Platform.from_file(asked.platform)
     except CleaveError as error:
         parser.error(str(error))
-    access = Access(known_hosts=asked.known_hosts, key=asked.key, python=asked.python)
+    access = Running(known_hosts=asked.known_hosts, key=asked.key, python=asked.python)
     cnns = {name: read_cnn(f"zoo:{name}", [], False) for name in asked.networks}
     rows = [] if asked.measured else read(asked.out)
     with tempfile.TemporaryDirectory(prefix="cleave-") as folder:
@@ -258,4 +258,4 @@ def _line(r: Row) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

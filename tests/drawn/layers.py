@@ -37,7 +37,7 @@ def conv(d: Drawing) -> None:
     made = groups * d.draw.randint(1, max(1, 12 // groups))
     weights = [d.weight(made, channels // groups, *kernel, fan_in=channels // groups * math.prod(kernel))]
     weights += [d.weight(made)] if d.chance(0.6) else []
-    shape = {"kernel_shape": kernel} if d.chance(0.8) else {}
+    shape: dict[str, Any] = {"kernel_shape": kernel} if d.chance(0.8) else {}
     d.add("Conv", *weights, group=groups, **shape, **window(d, kernel))
 
 
@@ -71,7 +71,7 @@ def gemm(d: Drawing) -> None:
     more = [d.weight(*((made, inner) if b else (inner, made)), fan_in=inner)]
     if d.opset < 11 or d.chance(0.7):
         more.append(d.weight(*d.draw.choice([(made,), (1, made), (rows, made), (1,), (rows, 1)])))
-    factors = {"alpha": 0.5, "beta": 2.0} if d.chance(0.2) else {}
+    factors: dict[str, Any] = {"alpha": 0.5, "beta": 2.0} if d.chance(0.2) else {}
     d.add("Gemm", *more, transA=int(a), transB=int(b), **factors)
 
 
@@ -158,7 +158,8 @@ def activation(d: Drawing) -> None:
             slopes = [1] * (len(d.shape) - 2)
             d.add("PRelu", d.weight(*d.draw.choice([(d.shape[1], *slopes), (1, d.shape[1], *slopes), (1,), d.shape])))
         case "Softmax" | "LogSoftmax":
-            d.add(kind, **({"axis": d.draw.randrange(-1, len(d.shape))} if d.chance(0.8) else {}))
+            axis: dict[str, Any] = {"axis": d.draw.randrange(-1, len(d.shape))} if d.chance(0.8) else {}
+            d.add(kind, **axis)
         case "swish":
             d.add("Mul", d.add("Sigmoid"), of=begin)
         case "gelu":

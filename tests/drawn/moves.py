@@ -53,7 +53,7 @@ def pad(d: Drawing) -> None:
     mode = d.draw.choice(["constant", "constant", "reflect", "edge", *["wrap"] * (d.opset >= 19)])
     free = 2 if mode != "constant" or d.chance(0.7) else 0
     pads = [d.draw.randint(0, min(2, d.shape[k % rank] - 1)) if k % rank >= free else 0 for k in range(2 * rank)]
-    filled = {"value": d.draw.choice([0.0, 0.5])} if mode == "constant" else {}
+    filled: dict[str, Any] = {"value": d.draw.choice([0.0, 0.5])} if mode == "constant" else {}
     d.given("Pad", 11, pads=pads, **filled, rest={"mode": mode})
 
 
@@ -68,7 +68,7 @@ def space(d: Drawing) -> None:
     """Channels to positions or back."""
     image(d)
     if d.shape[1] % 4 == 0 and d.chance(0.5):
-        mode = {"mode": d.draw.choice(["DCR", "CRD"])} if d.opset >= 11 else {}
+        mode: dict[str, Any] = {"mode": d.draw.choice(["DCR", "CRD"])} if d.opset >= 11 else {}
         d.add("DepthToSpace", blocksize=2, **mode)
     else:
         d.add("SpaceToDepth", blocksize=2)

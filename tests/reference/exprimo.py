@@ -104,8 +104,8 @@ def simulated(network: Network, run: dict) -> tuple[float, float, float, np.ndar
 def deviations(network: Network, run: dict) -> list[float]:
     """Largest relative deviation of each of ``RESULTS``."""
     keys = ("forward_1batch_ms", "train_1batch_ms", "train_10batches_4inflight_ms", "peak_memory_bytes")
-    pairs = zip(simulated(network, run), (run[key] for key in keys), strict=True)
-    return [float(np.max(np.abs(np.subtract(a, b)) / np.maximum(np.abs(b), 1e-300))) for a, b in pairs]
+    pairs = zip(map(np.asarray, simulated(network, run)), (np.asarray(run[key]) for key in keys), strict=True)
+    return [float(np.max(np.abs(a - b) / np.maximum(np.abs(b), 1e-300))) for a, b in pairs]
 
 
 def main() -> int:
