@@ -28,7 +28,7 @@ from dse.search import Front, Progress, Settings, search
 from model import boxes, coefficients
 from model.arrays import arrays
 from model.confidence import of_mapping
-from model.costs import CostArrays, whole_s
+from model.costs import CostArrays, in_vectors, whole_s
 from model.costs import costs as cost_arrays
 from model.mapping import NEIGHBOUR, Mapping
 from model.platform import Platform
@@ -115,6 +115,7 @@ def prepare(cnn: Cnn, platform: Platform, coding: Coding) -> tuple[Chromosome, C
     """The chromosome and the costs that a search needs."""
     g = arrays(cnn.graph)
     costs = cost_arrays(cnn.graph, g, platform)
+    g = in_vectors(g, costs)
     devices = len(platform.devices)
     ends = [NEIGHBOUR if name is None else platform.index(name) for name in (coding.reader, coding.writer)]
     return chromosome(coding.kind, cnn.graph, g, devices, coding.splits, coding.shares, whole_s(costs), *ends), costs

@@ -31,7 +31,7 @@ PAPER = "#paper"
 SETS = Shipped("coefficients", ".json", "coefficients")
 """Those that come with the distribution."""
 FORMAT = "cleave-coefficients"
-VERSION = 6
+VERSION = 7
 MOST_GAINED = 2.0
 """Times what the shorter of its layers takes that an edge may gain, where it tells what others do."""
 
@@ -47,7 +47,6 @@ class LayerCost:
     s_per_weight_byte: of its weights; None: like any byte
     splits:     by axis, what a shard takes whatever its share of a layer that was not measured split: a start, and
                 seconds for each of ``layer_time.repeated``; none: ``overhead_s`` alone
-    whole_vectors: whether output channels that the last vector of them lacks take as long as those it has
     error:      relative error to expect of a layer that was not measured, held out; None: unknown
     paper:      the coefficient of Eq. 4.7 alone, for ``PAPER``; None: ``macs_per_cycle``
     """
@@ -57,7 +56,6 @@ class LayerCost:
     power_w: float
     s_per_byte: float = 0.0
     s_per_weight_byte: float | None = None
-    whole_vectors: bool = False
     error: float | None = None
     paper: float | None = None
     splits: dict[int, tuple[float, float]] = field(default_factory=dict)
@@ -69,7 +67,8 @@ class Kernel:
 
     op:      its operator, for a person
     whole_s: seconds of the whole layer
-    splits:  by axis, seconds of a shard with a share ``x`` of the axis: fixed and slope, ``fixed + slope * x``
+    splits:  by axis, seconds of a shard with a share ``x`` of the axis: fixed and slope, ``fixed + slope * x``; of
+             channels those of the last vector count, too (``UnitCost.vector``)
     error:   relative error of ``whole_s`` to expect; None: unknown
     """
 
@@ -86,6 +85,7 @@ class UnitCost:
     frequency_hz: of Eq. 4.7
     threads:      the figures hold for so many threads; a device with fewer is slower in proportion
     layers:       by kind, all of ``KINDS``
+    vector:       output channels of a convolution that are computed at a time (``model.vectors``)
     communication_w: drawn while sending, receiving and waiting at a join, where ``idle_w`` is not known
     memory_weights, memory_activations, memory_buffers: resident bytes a byte of each
     memory_passed: resident bytes a byte of what segments of a device pass on to one another
@@ -132,6 +132,7 @@ class UnitCost:
     memory_activations: float
     memory_buffers: float
     memory_bias_bytes: float
+    vector: int = 1
     send_s: float = 0.0
     receive_s: float = 0.0
     send_s_per_byte: float = 0.0
@@ -294,6 +295,8 @@ def _problems(unit: UnitCost, where: str) -> list[str]:
         found.append(f"{where}: frequency_hz, threads and macs_per_cycle must be more than 0")
     if unit.caches.held > 1 or unit.caches.fade_s <= 0:
         found.append(f"{where}.caches: held must be at most 1 and fade_s more than 0")
+    if unit.vector < 1:
+        found.append(f"{where}.vector: must be at least 1, not {unit.vector}")
     if unit.overlap > 1:
         found.append(f"{where}.overlap: must be at most 1, not {unit.overlap:g}")
     if unit.rested_part >= 1:

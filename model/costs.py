@@ -16,11 +16,13 @@ from model.coefficients import Kernel
 from model.edges import Edge, edges_of
 from model.graph import Graph, Layer
 from model.links import away, eager, links, own_rate
+from model.mapping import extent
 from model.platform import Device, Platform
 from model.signature import signatures
+from model.vectors import filled, vector_of
 from runtime.errors import CleaveError
 
-WHOLE, SPLIT, WATTS, HOLD, HOLD_PART, REBUILT, OWN = 0, 1, *(2 * boxes.KINDS + k for k in (1, 2, 3, 4, 5))
+WHOLE, SPLIT, WATTS, HOLD, HOLD_PART, REBUILT, OWN, VECTOR = 0, 1, *(2 * boxes.KINDS + k for k in range(1, 7))
 """Columns of ``CostArrays.work``."""
 GAIN, KEPT, JOIN = 0, 1, 2
 """Columns of ``CostArrays.beside``."""
@@ -37,10 +39,11 @@ ACTIVE, BUFFER, RANK, SESSION, TWICE, PASS = range(6)
 class CostArrays(NamedTuple):
     """What things cost. ``T`` tasks, ``D`` devices, ``P`` memory pools.
 
-    work: (T, D, 6 + 2 * KINDS) of a task by itself: seconds of the WHOLE; from SPLIT on, for each kind of split, the
+    work: (T, D, 7 + 2 * KINDS) of a task by itself: seconds of the WHOLE; from SPLIT on, for each kind of split, the
           fixed part of a shard's seconds and the part that goes with its share; WATTS meanwhile, on top of
           ``idle_w``; resident bytes that it HOLDs a byte of weights, and that a part of it does; 1 where weights are
-          REBUILT before use; bytes of each shard's OWN
+          REBUILT before use; bytes of each shard's OWN; channels that are computed at a time, a VECTOR, so that the
+          last ones of a shard take as long as that (``vectors.filled``)
     beside: (E, D, 2 + KINDS) seconds of an edge: that it saves (GAIN) where the same segment made what it brings, and
             more (KEPT) where it has ``origin``, too; from JOIN on, for each kind of split, of putting parts
             together where it was made in parts; (0, …): none anywhere
@@ -110,6 +113,14 @@ class CostArrays(NamedTuple):
 def whole_s(c: CostArrays) -> Floats:
     """(T, D) seconds of whole tasks."""
     return c.work[..., WHOLE]
+
+
+def in_vectors(g: GraphArrays, c: CostArrays) -> GraphArrays:
+    """A graph that is cut between vectors of channels alone: within one a cut makes two parts of what took as long."""
+    vector = np.maximum(c.work[..., VECTOR].max(axis=1), 1).astype(g.grain.dtype)
+    grain = g.grain.copy()
+    grain[:, boxes.CHANNELS] = np.gcd(g.size[:, boxes.CHANNELS], np.lcm(grain[:, boxes.CHANNELS], vector))
+    return g._replace(grain=grain)
 
 
 def never_tired(c: CostArrays) -> CostArrays:
@@ -213,8 +224,8 @@ def _unit(platform: Platform, device: int) -> coefficients.UnitCost:
 
 
 def _work(graph: Graph, g: GraphArrays, names: Sequence[str], platform: Platform) -> Floats:
-    """(T, D, OWN + 1) of inputs and outputs, which take no time, and layers (Eq. 4.7, 4.10). names: signatures"""
-    table = np.zeros((len(g.size), len(platform.devices), OWN + 1))
+    """(T, D, VECTOR + 1) of inputs and outputs, which take no time, and layers (Eq. 4.7, 4.10). names: signatures"""
+    table = np.zeros((len(g.size), len(platform.devices), VECTOR + 1))
     known: dict[tuple[str, str, float], list[list[float]]] = {}
     for d, device in enumerate(platform.devices):
         unit = _unit(platform, d)
@@ -228,7 +239,7 @@ def _work(graph: Graph, g: GraphArrays, names: Sequence[str], platform: Platform
 
 
 def rows(graph: Graph, names: Sequence[str], unit: coefficients.UnitCost, slower: float) -> list[list[float]]:
-    """(layers, OWN + 1) of ``CostArrays.work`` on a unit with so many times fewer threads than its figures hold for.
+    """(layers, VECTOR + 1) of ``CostArrays.work`` on a unit with so many times fewer threads than its figures hold for.
 
     names: signatures of the layers
     """
@@ -241,7 +252,7 @@ def rows(graph: Graph, names: Sequence[str], unit: coefficients.UnitCost, slower
 
 def _not_measured(graph: Graph, layer: Layer, unit: coefficients.UnitCost, part: float = 1.0) -> tuple[float, float]:
     """Seconds of a layer that was not measured, fixed and others. part: see ``layer_time.Work``"""
-    done = layer_time.work(graph, layer)._replace(part=part)
+    done = layer_time.work(graph, layer, unit.vector)._replace(part=part)
     return layer_time.seconds(done, unit.layers[layer_kinds.kind(graph, layer)], unit.frequency_hz)
 
 
@@ -257,18 +268,20 @@ def _row(
         told = fixed + rest
         fixed, rest = (fixed * measured / told, rest * measured / told) if told else (measured, 0.0)
     measured_splits, splits = kernel.splits if kernel else {}, unit.layers[kind_of].splits
+    vector = vector_of(graph, layer, unit.vector)
     shared: list[float] = []
     for kind in range(boxes.KINDS):
         if kind in measured_splits:
             shared += [slower * s for s in measured_splits[kind]]
-        elif kind in splits:
-            start_s, each_s = splits[kind]
-            same = min(fixed + rest, slower * (start_s + each_s * layer_time.repeated(graph, layer, kind)))
-            shared += [same, fixed + rest - same]
-        else:
-            shared += [fixed, rest]
+            continue
+        start_s, each_s = splits.get(kind, (0.0, 0.0))
+        told = slower * (start_s + each_s * layer_time.repeated(graph, layer, kind))
+        same = min(fixed + rest, told) if kind in splits else fixed
+        computed = filled(extent(graph, layer), vector) if kind == boxes.CHANNELS else 1.0
+        shared += [same, (fixed + rest - same) / computed]
     held = [unit.held(kind_of), unit.held(layer_kinds.part_of(kind_of)), layer_kinds.rebuilt(kind_of)]
-    return [fixed + rest, *shared, unit.layers[kind_of].power_w - (unit.idle_w or 0.0), *held, unit.memory_layer_bytes]
+    watts = unit.layers[kind_of].power_w - (unit.idle_w or 0.0)
+    return [fixed + rest, *shared, watts, *held, unit.memory_layer_bytes, vector]
 
 
 def _beside(

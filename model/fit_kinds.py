@@ -2,13 +2,12 @@
 
 The coefficients of ``model.layer_time``, by non-negative least squares of relative errors over the layers of a kind.
 What to expect of them is found by leaving out, in turn, what belongs together: the layers that only one network has, or
-a part of the layers where all are of one network. That also decides whether whole vectors of channels count. What
-caches hold between frames (``model.caches``) is what makes kernels of one kind most alike in all networks.
+a part of the layers where all are of one network. What caches hold between frames (``model.caches``) is what makes
+kernels of one kind most alike in all networks.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product, starmap
@@ -57,8 +56,8 @@ class Measured:
         return replace(self, work=self.work._replace(part=fmean(map(caches.part, self.networks.values()))))
 
 
-def measured(graphs: Mapping[str, Graph], kernels: Mapping[str, Kernel]) -> list[Measured]:
-    """The kernels that take any time, by signature."""
+def measured(graphs: Mapping[str, Graph], kernels: Mapping[str, Kernel], vector: int) -> list[Measured]:
+    """The kernels that take any time, by signature. vector: as ``UnitCost`` has it"""
     found: dict[str, Measured] = {}
     for network, graph in graphs.items():
         names = signatures(graph)
@@ -67,7 +66,7 @@ def measured(graphs: Mapping[str, Graph], kernels: Mapping[str, Kernel]) -> list
             if name in found:
                 found[name] = replace(found[name], networks={**found[name].networks, **mine})
             elif name in kernels and kernels[name].whole_s > 0:
-                kind, done = layer_kinds.kind(graph, layer), layer_time.work(graph, layer)
+                kind, done = layer_kinds.kind(graph, layer), layer_time.work(graph, layer, vector)
                 fixed = {axis: fixed_s for axis, (fixed_s, _) in kernels[name].splits.items()}
                 splits = {axis: (s, layer_time.repeated(graph, layer, axis)) for axis, s in fixed.items()}
                 found[name] = Measured(kind, mine, done, kernels[name].whole_s, splits)
@@ -95,7 +94,7 @@ def _misfit(table: Sequence[Measured], declared: UnitCost) -> float:
     off = 0.0
     for _, mine, likely in _by_kind(table, declared):
         if mine:
-            rows, seconds = _amounts(mine, likely), _seconds(mine)
+            rows, seconds = _amounts(mine), _seconds(mine)
             found = _solved(rows, seconds, np.array(layer_time.rates(likely, declared.frequency_hz)), rounds=1)
             off += float(np.minimum(np.abs(rows @ found / seconds - 1), MOST_OFF).sum())
     return off
@@ -137,13 +136,7 @@ def _paper(mine: Sequence[Measured], frequency_hz: float) -> float | None:
 
 
 def _fitted(mine: Sequence[Measured], likely: LayerCost, frequency_hz: float) -> LayerCost:
-    """With whole vectors or without, what layers that the fit has not seen fit better."""
-    found = [_with(mine, replace(likely, whole_vectors=whole), frequency_hz) for whole in (False, True)]
-    return min(found, key=lambda cost: math.inf if cost.error is None else cost.error)
-
-
-def _with(mine: Sequence[Measured], likely: LayerCost, frequency_hz: float) -> LayerCost:
-    rows = _amounts(mine, likely)
+    rows = _amounts(mine)
     guess = np.array(layer_time.rates(likely, frequency_hz))
     overhead_s, s_per_mac, s_per_byte, s_per_weight_byte = map(float, _solved(rows, _seconds(mine), guess))
     speed = min(FREE, 1 / (frequency_hz * s_per_mac)) if s_per_mac > 0 else FREE
@@ -157,8 +150,8 @@ def _with(mine: Sequence[Measured], likely: LayerCost, frequency_hz: float) -> L
     )
 
 
-def _amounts(mine: Sequence[Measured], cost: LayerCost) -> Floats:
-    return np.array([kernel.work.amounts(cost.whole_vectors) for kernel in mine])
+def _amounts(mine: Sequence[Measured]) -> Floats:
+    return np.array([kernel.work.amounts for kernel in mine])
 
 
 def _seconds(mine: Sequence[Measured]) -> Floats:

@@ -17,12 +17,15 @@ import numpy as np
 from scipy import sparse
 
 from model.arrays import Floats, Ints
+from model.boxes import CHANNELS
 from model.coefficients import MOST_GAINED, Kernel
 from model.edges import Edge
 from model.layer_kinds import PAIRS
 from model.least_squares import nonnegative
+from model.mapping import extent
 from model.samples import Run, scatter_s
 from model.segment_time import InSegment, Network
+from model.vectors import filled, vector_of
 
 RELATIVE, ABSOLUTE_S = 0.02, 1e-6
 """Standard error of a time, at least."""
@@ -105,31 +108,42 @@ Row = list[tuple[Column, float]]
 """Numbers, and how often each counts. Seconds of a segment are such a row."""
 
 
-def fit_table(networks: Mapping[str, Network], runs: Sequence[Run]) -> Table:
-    """The table that explains the samples of all runs best. networks: by ``Run.network``"""
-    rows = [row for run in runs for row in _rows(networks[run.network], run)]
+def fit_table(networks: Mapping[str, Network], runs: Sequence[Run], vector: int = 1) -> Table:
+    """The table that explains the samples of all runs best. networks: by ``Run.network``; vector: of ``UnitCost``"""
+    rows = [row for run in runs for row in _rows(networks[run.network], run, vector)]
     edges = {edge.name: edge for network in networks.values() for of in network.edges for edge in of}
     times = Times.of(runs)
-    x = _solved(rows, edges, times)
+    x = _solved(rows, edges, _filled(networks, vector), times)
     gains = {column.of: x[column] for column in sorted(x) if column.what == EDGE}
     joins = {column.axis: x[column] for column in sorted(x) if column.what == JOIN}
     kernels, kept_s = _kernels(x, _errors(rows, times, x)), x.get(Column(KEPT, ""), 0.0)
     return Table(kernels, gains, _parts(_gained(x, edges), edges), joins, kept_s)
 
 
-def _rows(network: Network, run: Run) -> Iterator[Row]:
-    divided = network.divided(part for sample in run.samples for part in sample.parts)
+def _filled(networks: Mapping[str, Network], vector: int) -> dict[Column, float]:
+    """How many times as many channels of whole layers are computed as they have, by what goes with those."""
+    return {
+        Column(SLOPE, name, CHANNELS): filled(extent(network.graph, layer), vector_of(network.graph, layer, vector))
+        for network in networks.values()
+        for name, layer in zip(network.names, network.graph.layers, strict=True)
+    }
+
+
+def _rows(network: Network, run: Run, vector: int) -> Iterator[Row]:
+    divided, graph = network.divided(part for sample in run.samples for part in sample.parts), network.graph
+    vectors = [vector_of(graph, layer, vector) for layer in graph.layers]
     for sample in run.samples:
-        yield [t for p in network.inside(sample.parts, divided) for t in _terms(p, network.names[p.part.layer])]
+        inside = network.inside(sample.parts, divided)
+        yield [t for p in inside for t in _terms(p, network.names[p.part.layer], vectors[p.part.layer])]
 
 
-def _terms(p: InSegment, name: str) -> Iterator[tuple[Column, float]]:
+def _terms(p: InSegment, name: str, vector: int) -> Iterator[tuple[Column, float]]:
     """What the seconds of a part are made of."""
     if p.share == 1:
         yield Column(WHOLE, name), 1.0
     else:
         yield Column(FIXED, name, p.part.axis), 1.0
-        yield Column(SLOPE, name, p.part.axis), p.share
+        yield Column(SLOPE, name, p.part.axis), p.computed(vector)
     for edge in p.saves:
         yield Column(EDGE, edge.name), -p.share
     if p.kept_bytes:
@@ -138,7 +152,9 @@ def _terms(p: InSegment, name: str) -> Iterator[tuple[Column, float]]:
         yield Column(JOIN, "", join.axis), p.share * join.size_bytes
 
 
-def _solved(rows: Sequence[Row], edges: Mapping[str, Edge], times: Times) -> dict[Column, float]:
+def _solved(
+    rows: Sequence[Row], edges: Mapping[str, Edge], fills: Mapping[Column, float], times: Times
+) -> dict[Column, float]:
     """The numbers. Rows that are far off get a larger standard error, and all is solved again."""
     columns = {column: k for k, column in enumerate(_columns(rows))}
     a, sigma = _matrix(rows, columns), times.sigma(times.seconds)
@@ -146,7 +162,7 @@ def _solved(rows: Sequence[Row], edges: Mapping[str, Edge], times: Times) -> dic
     for _ in range(ROUNDS):
         doubt = _doubt(a @ x, times)
         found = _named(columns, x)
-        ties = [*_splits(found), *_alikes(_gained(found, edges), edges)]
+        ties = [*_splits(found, fills), *_alikes(_gained(found, edges), edges)]
         tied = _matrix([tie.row for tie in ties], columns)
         loose = np.maximum([tie.error_s for tie in ties], TIE * ABSOLUTE_S)
         both = sparse.vstack([_divided(a, doubt), _divided(tied, loose)])
@@ -196,11 +212,13 @@ class Tie(NamedTuple):
     error_s: float
 
 
-def _splits(x: Mapping[Column, float]) -> Iterator[Tie]:
-    """``fixed + slope - whole``, in proportion to what they say on either side."""
+def _splits(x: Mapping[Column, float], fills: Mapping[Column, float]) -> Iterator[Tie]:
+    """``fixed + slope - whole``, in proportion to what they say on either side; of channels as many as are computed."""
     for fixed in (column for column in x if column.what == FIXED):
         slope, whole = Column(SLOPE, fixed.of, fixed.axis), Column(WHOLE, fixed.of)
-        yield Tie([(fixed, 1.0), (slope, 1.0), (whole, -1.0)], TIE * (x[fixed] + x[slope] + x[whole]) / 2)
+        times = fills.get(slope, 1.0)
+        row = [(fixed, 1.0), (slope, times), (whole, -1.0)]
+        yield Tie(row, TIE * (x[fixed] + times * x[slope] + x[whole]) / 2)
 
 
 def _alikes(gained: Mapping[str, Gained], edges: Mapping[str, Edge]) -> Iterator[Tie]:

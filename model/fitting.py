@@ -19,6 +19,7 @@ from model.fit_kinds import fit_kinds, measured
 from model.fit_memory import fit_memory
 from model.fit_scores import Score, paces, scores
 from model.fit_segments import fit_table
+from model.fit_vector import fit_vector
 from model.graph import Graph
 from model.samples import Footing, Run
 from model.segment_time import Network, predict
@@ -93,10 +94,12 @@ def _check(graphs: Mapping[str, Graph], runs: Sequence[Run]) -> None:
 
 def fit_times(networks: Mapping[str, Network], runs: Sequence[Run], declared: UnitCost) -> UnitCost:
     """The coefficients with kernels, gains, and kinds of layers as measured."""
-    table = fit_table(networks, runs)
+    vector = fit_vector(networks, runs)
+    table = fit_table(networks, runs, vector)
     graphs = {name: network.graph for name, network in networks.items()}
     return replace(
-        fit_kinds(measured(graphs, table.kernels), declared),
+        fit_kinds(measured(graphs, table.kernels, vector), declared),
+        vector=vector,
         kernels=table.kernels,
         gains=table.gains,
         gain_parts=table.parts,

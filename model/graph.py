@@ -39,6 +39,11 @@ def operator(node: onnx.NodeProto) -> str:
     return f"{node.domain}.{node.op_type}" if node.domain else node.op_type
 
 
+def where_is(node: onnx.NodeProto, path: Path) -> str:
+    """How errors say which node of a file they are about."""
+    return f"{path}: layer '{node.name or node.output[0]}'"
+
+
 @dataclass(frozen=True, eq=False)
 class Layer:
     """One operator after folding, with the quantisation of its inputs and outputs (see ``model.quantised``).

@@ -7,25 +7,19 @@ The fraction is Eq. 4.7 of the thesis (hybrid CNN partitioning, 2023); ``model.c
 
 from __future__ import annotations
 
-from statistics import fmean
 from typing import NamedTuple
 
 from model import boxes
 from model.coefficients import LayerCost
 from model.graph import Graph, Layer
-
-VECTOR = 16
-"""Output channels that kernels compute at a time."""
-SET = 4 * VECTOR
-"""Output channels of a convolution for which kernels read their input once."""
-SHARES = (1 / 2, 1 / 3, 1 / 4, 3 / 4, 1 / 8, 7 / 8)
-"""Of a layer, as shards have them."""
+from model.mapping import extent
+from model.vectors import filled, vector_of
 
 
 class Work(NamedTuple):
     """What a layer does in one frame.
 
-    macs:         multiply-accumulates; idle_macs: those that whole vectors of channels would do besides
+    macs:         multiply-accumulates; idle_macs: those that fill the last vector of channels (``model.vectors``)
     moved_bytes:  that it reads and writes, but for its weights; weight_bytes: of these
     part:         of what its start and bytes take where caches are cold
     """
@@ -36,18 +30,19 @@ class Work(NamedTuple):
     weight_bytes: float
     part: float = 1.0
 
-    def amounts(self, whole_vectors: bool) -> tuple[float, float, float, float]:
+    @property
+    def amounts(self) -> tuple[float, float, float, float]:
         """What a coefficient is to be found for: start, MACs, bytes, bytes of weights."""
-        macs = self.macs + self.idle_macs if whole_vectors else self.macs
-        return self.part, macs, self.part * self.moved_bytes, self.part * self.weight_bytes
+        return self.part, self.macs + self.idle_macs, self.part * self.moved_bytes, self.part * self.weight_bytes
 
 
-def work(graph: Graph, layer: Layer) -> Work:
-    """What a layer does."""
+def work(graph: Graph, layer: Layer, vector: int) -> Work:
+    """What a layer does. vector: as ``UnitCost`` has it"""
     weights = graph.weight_bytes(layer)
+    computed = filled(extent(graph, layer), vector_of(graph, layer, vector))
     return Work(
         macs=float(layer.macs),
-        idle_macs=_idle(graph, layer) * layer.macs,
+        idle_macs=(computed - 1) * layer.macs,
         moved_bytes=float(graph.touched_bytes(layer) - weights),
         weight_bytes=float(weights),
     )
@@ -61,32 +56,15 @@ def rates(cost: LayerCost, frequency_hz: float) -> tuple[float, float, float, fl
 
 def seconds(done: Work, cost: LayerCost, frequency_hz: float) -> tuple[float, float]:
     """Seconds that are fixed, and those that go with how much of a layer there is."""
-    fixed, *rest = (n * s for n, s in zip(done.amounts(cost.whole_vectors), rates(cost, frequency_hz), strict=True))
+    fixed, *rest = (n * s for n, s in zip(done.amounts, rates(cost, frequency_hz), strict=True))
     return fixed, sum(rest)
 
 
 def repeated(graph: Graph, layer: Layer, axis: int) -> float:
-    """What every shard along an axis does, however small it is: bytes that each needs whole, those that it reads and
-    that are not divided, and of input channels the sum that parts are added up to. Of output channels of a convolution
-    it is multiply-accumulates: kernels read their input once for each ``SET`` of channels, be it full or not, and those
-    of shards have more sets than those of the whole layer."""
+    """Bytes that every shard along an axis needs whole, however small it is: those that it reads and that are not
+    divided, and of input channels the sum that parts are added up to."""
     found = boxes.rule(graph, layer, axis)
-    if found and layer.op == "Conv" and axis == boxes.CHANNELS:
-        return layer.macs / found.size * fmean(_lacking(round(found.size * share)) for share in SHARES)
     needs = zip(layer.inputs, found.needs, strict=True) if found else ()
     names = [name for name, need in needs if name and need.axis < 0]
     names += layer.outputs if axis == boxes.PARTIAL else ()
     return float(sum(graph.tensors[name].size_bytes for name in names))
-
-
-def _lacking(channels: int) -> int:
-    """Channels that their last set lacks."""
-    return -channels % SET
-
-
-def _idle(graph: Graph, layer: Layer) -> float:
-    """What the last vector lacks, as a part of all channels."""
-    shape = graph.tensors[layer.outputs[0]].shape
-    if layer.op not in boxes.HEAVY or len(shape) <= boxes.CHANNELS:
-        return 0.0
-    return -shape[boxes.CHANNELS] % VECTOR / max(shape[boxes.CHANNELS], 1)

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
 
 from model import constants, contrib, fold, quantised, resizing, settled, shaping, wire
-from model.graph import Graph, Layer, Tensor, operator
+from model.graph import Graph, Layer, Tensor, operator, where_is
 from model.macs import macs
 from runtime.errors import CleaveError
 
@@ -84,7 +84,7 @@ def _check_external(model: onnx.ModelProto, path: Path) -> None:
         for held in node.attribute:
             parts = (held.t, *held.tensors, held.sparse_tensor.values, held.sparse_tensor.indices)
             if any(tensor.external_data for tensor in parts):
-                raise CleaveError(f"{path}: layer '{node.name or node.output[0]}': its constant lies in another file; "
+                raise CleaveError(f"{where_is(node, path)}: its constant lies in another file; "
                                   "save the model without convert_attribute")  # fmt: skip
     for tensor in model.graph.initializer:
         for entry in tensor.external_data:
@@ -100,7 +100,7 @@ def _check_external(model: onnx.ModelProto, path: Path) -> None:
 def _refuse(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> None:
     """Say at once everything about the file that cannot be cut."""
     problems = [
-        f"{path}: layer '{n.name or n.output[0]}': operator '{n.op_type}' is not supported (control flow)"
+        f"{where_is(n, path)}: operator '{n.op_type}' is not supported (control flow)"
         for n in model.graph.node
         if n.op_type in CONTROL_FLOW
     ]
@@ -122,7 +122,7 @@ def _refuse(model: onnx.ModelProto, weights: constants.Constants, path: Path) ->
 
 def _refuse_training(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> None:
     problems = [
-        f"{path}: layer '{n.name or n.output[0]}': {n.op_type} {why}; export the network for inference"
+        f"{where_is(n, path)}: {n.op_type} {why}; export the network for inference"
         for n in model.graph.node
         if (why := _of_chance(n, weights))
     ]
@@ -151,9 +151,7 @@ def _unordered(graph: onnx.GraphProto, known: set[str], path: Path) -> list[str]
     problems = []
     for node in graph.node:
         missing = [name for name in node.input if name not in known]
-        problems += [
-            f"{path}: layer '{node.name or node.output[0]}': input '{n}' is made nowhere before it" for n in missing
-        ]
+        problems += [f"{where_is(node, path)}: input '{n}' is made nowhere before it" for n in missing]
         known.update(node.output)
     return problems
 
@@ -257,7 +255,7 @@ def _activations(
 
 def _of_unknown_shape(node: onnx.NodeProto, name: str, path: Path) -> str:
     hint = "; export quantised networks in QDQ form" if node.domain == contrib.DOMAIN else ""
-    where = f"{path}: layer '{node.name or node.output[0]}': operator '{node.op_type}'"
+    where = f"{where_is(node, path)}: operator '{node.op_type}'"
     return f"{where}: the shape of '{name}' is not known before running; it cannot be cut{hint}"
 
 
@@ -291,8 +289,8 @@ def _check_channels(nodes: list[onnx.NodeProto], tensors: dict[str, Tensor], pat
             groups = next((a.i for a in node.attribute if a.name == "group"), 1)
             wanted = weights[1] * groups if node.op_type == "Conv" else weights[0]
             if wanted != channels:
-                where = f"{path}: layer '{node.name or node.output[0]}'"
-                problems.append(f"{where}: its weights are for {wanted} channels, its input has {channels}")
+                what = f"its weights are for {wanted} channels, its input has {channels}"
+                problems.append(f"{where_is(node, path)}: {what}")
     if problems:
         raise CleaveError(*problems[:10])
 

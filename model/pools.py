@@ -13,6 +13,7 @@ from typing import Any
 import onnx
 from onnx import helper
 
+from model.graph import where_is
 from runtime.errors import CleaveError
 
 POOLS = frozenset({"MaxPool", "AveragePool", "LpPool"})
@@ -54,7 +55,7 @@ def _refuse_dilated(node: onnx.NodeProto, a: Mapping[str, Any], path: Path) -> N
     """ONNX pads for the reach of a dilated window, ONNX Runtime as if it were not dilated: shapes and values differ."""
     dilations = a.get("dilations", [1] * len(a["kernel_shape"]))
     if "auto_pad" in a and any(k > 1 and d > 1 for k, d in zip(a["kernel_shape"], dilations, strict=True)):
-        where, how = f"{path}: layer '{node.name or node.output[0]}'", a["auto_pad"].decode()
+        where, how = where_is(node, path), a["auto_pad"].decode()
         raise CleaveError(f"{where}: ONNX and ONNX Runtime pad a dilated {node.op_type} by {how} in different ways; "
                           "export it with explicit pads")  # fmt: skip
 
@@ -63,7 +64,7 @@ def _refuse_padded(node: onnx.NodeProto, path: Path) -> None:
     """A transposed convolution is as large as its strides say: ONNX adds ``output_padding``, ONNX Runtime does not."""
     a = _attributes(node)
     if "auto_pad" in a and any(a.get("output_padding", ())):
-        where, how = f"{path}: layer '{node.name or node.output[0]}'", a["auto_pad"].decode()
+        where, how = where_is(node, path), a["auto_pad"].decode()
         raise CleaveError(f"{where}: ONNX and ONNX Runtime understand output_padding by {how} in different ways; "
                           "export it with explicit pads")  # fmt: skip
 
@@ -93,7 +94,7 @@ def _round_down(node: onnx.NodeProto, a: Mapping[str, Any], padding: dict[str, A
     pads, strides = padding.get("pads", []), a.get("strides", [1] * len(a["kernel_shape"]))
     more = any(new > old for new, old in zip(pads, a.get("pads", [0] * len(pads)), strict=True))
     less = "auto_pad" in padding and any(s > k for s, k in zip(strides, a["kernel_shape"], strict=True))
-    where = f"{path}: layer '{node.name or node.output[0]}'"
+    where = where_is(node, path)
     if node.op_type == "AveragePool" and (less or (more and a.get("count_include_pad", 0))):
         what = "leave elements out" if less else "count padding"
         raise CleaveError(f"{where}: averages that {what} cannot round up here; export opset 22")

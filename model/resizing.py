@@ -10,7 +10,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from model.constants import Constants
-from model.graph import Layer, Tensor
+from model.graph import Layer, Tensor, where_is
 from runtime.errors import CleaveError
 
 RESIZES = ("Resize", "Upsample")
@@ -48,7 +48,7 @@ def check(graph: onnx.GraphProto, weights: Constants, shapes: Mapping[str, tuple
             for size, scale in _scaled(node, weights, shapes[node.input[0]]):
                 exact, rounded = int(float(scale) * size), int(scale * np.float32(size))
                 if exact != rounded:
-                    where = f"{path}: layer '{node.name or node.output[0]}'"
+                    where = where_is(node, path)
                     raise CleaveError(f"{where}: {size} elements times {scale} are {exact} for ONNX and {rounded} for "
                                       "ONNX Runtime; export it with sizes in place of scales")  # fmt: skip
 

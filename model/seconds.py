@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from model import boxes, relayout
 from model.arrays import GraphArrays, ix
 from model.compiled import inlined
-from model.costs import GAIN, JOIN, KEPT, SPLIT, WHOLE, CostArrays
+from model.costs import GAIN, JOIN, KEPT, SPLIT, VECTOR, WHOLE, CostArrays
 from model.lowering import Shards, alone
 from model.rest import saved, unrested
+from model.vectors import filled
+
+filled_last = inlined(filled)
 
 
 @inlined
@@ -37,8 +42,11 @@ def seconds_of(
     work = c.work[ix(task), ix(device)]
     seconds = work[WHOLE]
     if not alone(s, task):
-        split = SPLIT + 2 * s.kind[ix(task)]
-        seconds = work[ix(split)] + work[ix(split + 1)] * share
+        kind = s.kind[ix(task)]
+        split, computed = SPLIT + 2 * kind, share
+        if kind == boxes.CHANNELS:
+            computed *= filled_last(np.rint(share * g.size[ix(task), ix(kind)]), work[VECTOR])
+        seconds = work[ix(split)] + work[ix(split + 1)] * computed
     if len(c.beside) > 0:
         seconds = max(-before, seconds + share * _beside(g, s, c, task, device, since))
     return seconds - saved(c, device, before + seconds) + saved(c, device, before) if rested else seconds

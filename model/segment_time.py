@@ -3,7 +3,8 @@
     time(segment) = sum over its parts of  alone(part) - share(part) * sum of gains over the edges inside
 
 ``alone`` is the time of a segment of that part only, with the start of its session and the layouts at its borders:
-``whole_s`` of its kernel, or ``fixed + slope * share`` where the layer is split. An edge is inside where a part before
+``whole_s`` of its kernel, or ``fixed + slope * share`` where the layer is split; a share of channels with all those of
+its last vector (``model.vectors``). An edge is inside where a part before
 in the same segment made of what this one reads: kernels fuse, layouts stay, no session starts. An edge may save more
 than its reader takes: a Relu becomes part of the convolution before it, which then need not put its output into another
 layout either. Nor need a convolution its input where that goes back to others in the segment (``model.relayout``): so
@@ -27,12 +28,13 @@ from typing import NamedTuple
 
 from model import boxes
 from model.coefficients import UnitCost
-from model.costs import SPLIT, WHOLE, apart, rows
+from model.costs import SPLIT, VECTOR, WHOLE, apart, rows
 from model.edges import Edge, edges_of
 from model.graph import Graph
 from model.mapping import extent
 from model.samples import PartOf
 from model.signature import signatures
+from model.vectors import filled
 
 
 class Join(NamedTuple):
@@ -51,6 +53,11 @@ class InSegment(NamedTuple):
     saves: list[Edge]
     joins: list[Join]
     kept_bytes: float
+
+    def computed(self, vector: float) -> float:
+        """The share that is computed, where so many channels are at a time."""
+        channels = self.part.stop - self.part.start
+        return self.share * filled(channels, vector) if self.part.axis == boxes.CHANNELS else self.share
 
 
 Divided = Mapping[int, tuple[int, int]]
@@ -113,7 +120,7 @@ class Clock:
 
     def _alone(self, p: InSegment) -> float:
         costs, split = self.rows[p.part.layer], SPLIT + 2 * p.part.axis
-        return costs[WHOLE] if p.share == 1 else costs[split] + costs[split + 1] * p.share
+        return costs[WHOLE] if p.share == 1 else costs[split] + costs[split + 1] * p.computed(costs[VECTOR])
 
     def _joined(self, p: InSegment) -> float:
         return sum(self.joins.get(join.axis, 0.0) * join.size_bytes for join in p.joins)

@@ -101,7 +101,7 @@ def test_the_thesis_equations_know_nothing_of_it() -> None:
 def told(graph: Graph, layer: Layer, part: float) -> float:
     """Seconds of a layer by its kind."""
     cost = DECLARED.layers[layer_kinds.kind(graph, layer)]
-    return sum(layer_time.seconds(layer_time.work(graph, layer)._replace(part=part), cost, DECLARED.frequency_hz))
+    return sum(layer_time.seconds(layer_time.work(graph, layer, 1)._replace(part=part), cost, DECLARED.frequency_hz))
 
 
 def wholes(graph: Graph, unit: UnitCost) -> list[float]:

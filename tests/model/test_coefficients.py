@@ -22,7 +22,7 @@ def body() -> dict[str, Any]:
     layers = {kind: dict(layer) for kind in layer_kinds.KINDS}
     unit = {"frequency_hz": 1e9, "threads": 4, "communication_w": 1.5, **memory, "layers": layers}
     rest = {"name": "mine", "calibrated": True, "provenance": "made up"}
-    return {"format": "cleave-coefficients", "version": 6, **rest, "units": {"cpu": unit}}
+    return {"format": "cleave-coefficients", "version": 7, **rest, "units": {"cpu": unit}}
 
 
 def test_a_set_is_read_from_a_file(tmp_path: Path) -> None:
@@ -88,10 +88,10 @@ KERNEL = {"op": "Conv", "whole_s": 1e-3, "splits": {"1": [1e-4, 9e-4]}, "error":
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (put("cleave-plan", "format"), r"^mine.json: is no cleave-coefficients of version 6$"),
+        (put("cleave-plan", "format"), r"^mine.json: is no cleave-coefficients of version 7$"),
         (
             put(1, "version"),
-            r"^mine.json: is cleave-coefficients of version 1, 6 is needed; run dse calibrate again, "
+            r"^mine.json: is cleave-coefficients of version 1, 7 is needed; run dse calibrate again, "
             r"into the same folder: what was measured is kept there$",
         ),
         (without("units", "cpu", "layers", "fc"), r"^mine.json: units.cpu.layers: no coefficient for fc$"),
@@ -137,6 +137,7 @@ KERNEL = {"op": "Conv", "whole_s": 1e-3, "splits": {"1": [1e-4, 9e-4]}, "error":
         (put({"9": [0, 0]}, "units", "cpu", "layers", "fc", "splits"), r"layers.fc: there is no axis 9 to split$"),
         (put({"conv>pool": 0}, "units", "cpu", "gains"), r"gains: 'conv>pool' is no pair of signatures$"),
         (put({"Conv-0123>Relu-4567": -1}, "units", "cpu", "gains"), rf"gains.Conv-0123>Relu-4567: {NUMBER} -1$"),
+        (put(0, "units", "cpu", "vector"), r"units.cpu.vector: must be at least 1, not 0$"),
         (put(1.5, "units", "cpu", "overlap"), r"units.cpu.overlap: must be at most 1, not 1.5$"),
         (put(1, "units", "cpu", "rested_part"), r"units.cpu.rested_part: must be less than 1, not 1$"),
         (
@@ -203,7 +204,7 @@ def test_a_shipped_set_is_written_as_it_is_read(name: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{"])
 def test_a_file_of_something_else_is_no_set(text: str) -> None:
-    with pytest.raises(CleaveError, match=r"^mine.json: is no (coefficient file: |cleave-coefficients of version 6$)"):
+    with pytest.raises(CleaveError, match=r"^mine.json: is no (coefficient file: |cleave-coefficients of version 7$)"):
         coefficients.parse(text, "mine.json")
 
 

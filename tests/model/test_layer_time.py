@@ -27,33 +27,30 @@ def test_the_last_vector_of_channels_may_be_idle(tmp_path: Path, channels: int, 
     nodes = [node("Conv", ["x", "w", "b"], ["c"]), node("Relu", ["c"], ["y"])]
     weights = {"w": weight(channels, 4, 1, 1), "b": weight(channels)}
     graph = graph_of(tmp_path, network(nodes, {"x": (1, 4, 5, 5)}, ["y"], weights))
-    conv, relu = (work(graph, layer) for layer in graph.layers)
+    conv, relu = (work(graph, layer, 16) for layer in graph.layers)
     assert conv == pytest.approx((25 * 4 * channels, 25 * 4 * idle, 4 * 25 * (4 + channels), 4 * 5 * channels, 1))
     assert (relu.idle_macs, relu.moved_bytes, relu.weight_bytes) == (0, 2 * 4 * 25 * channels, 0)
 
 
-def test_fully_connected_layers_have_vectors_too(tmp_path: Path) -> None:
+def test_fully_connected_layers_have_none(tmp_path: Path) -> None:
     nodes = [node("Gemm", ["x", "w"], ["y"], transB=1)]
     graph = graph_of(tmp_path, network(nodes, {"x": (1, 8)}, ["y"], {"w": weight(10, 8)}))
-    assert work(graph, graph.layers[0]) == pytest.approx((80, 48, 4 * (8 + 10), 4 * 80, 1))
+    assert work(graph, graph.layers[0], 16) == pytest.approx((80, 0, 4 * (8 + 10), 4 * 80, 1))
 
 
 def test_what_is_fixed_does_not_go_with_the_amount() -> None:
     done, cost = Work(4e9, 1e9, 1e9, 1e9), LayerCost(4.0, 2e-5, 5.0, s_per_byte=2e-10)
-    assert seconds(done, cost, 1e9) == pytest.approx((2e-5, 1 + 0.2 + 0.2))
-    assert seconds(done, replace(cost, s_per_weight_byte=5e-10), 1e9) == pytest.approx((2e-5, 1 + 0.2 + 0.5))
-    assert seconds(done, replace(cost, whole_vectors=True), 1e9) == pytest.approx((2e-5, 1.25 + 0.2 + 0.2))
+    assert seconds(done, cost, 1e9) == pytest.approx((2e-5, 1.25 + 0.2 + 0.2))
+    assert seconds(done, replace(cost, s_per_weight_byte=5e-10), 1e9) == pytest.approx((2e-5, 1.25 + 0.2 + 0.5))
 
 
-@pytest.mark.parametrize("whole_vectors", [False, True])
-def test_what_a_kind_takes_is_found_again(whole_vectors: bool) -> None:
-    """Also of layers that are left out, and whether whole vectors count."""
-    known = LayerCost(4.0, 2e-5, 5.0, s_per_byte=2e-10, s_per_weight_byte=5e-10, whole_vectors=whole_vectors)
+def test_what_a_kind_takes_is_found_again() -> None:
+    """Also of layers that are left out."""
+    known = LayerCost(4.0, 2e-5, 5.0, s_per_byte=2e-10, s_per_weight_byte=5e-10)
     amounts = np.random.default_rng(0).uniform(0.1, 1, (40, 4)) * (1e8, 1e7, 1e7, 1e6)
     table = [measured("conv_im2col", "ab"[k % 2], Work(*map(float, row)), known) for k, row in enumerate(amounts)]
     found = fit_kinds(table, DECLARED).layers["conv_im2col"]
     assert rates(found, HZ) == pytest.approx(rates(known, HZ), rel=0.05)
-    assert found.whole_vectors == whole_vectors
     assert found.error == pytest.approx(0, abs=0.01)
 
 
@@ -73,10 +70,10 @@ def test_what_shards_do_anew_is_found_again() -> None:
     assert found[CHANNELS] == pytest.approx((3e-5, 2e-10), rel=0.03)
 
 
-@pytest.mark.parametrize(("channels", "more"), [(32, 48 + 53 + 56 + 40 + 60 + 36), (128, 0 + 21 + 32 + 32 + 48 + 16)])
-def test_shards_of_channels_read_all_of_the_input_for_a_few_of_them(tmp_path: Path, channels: int, more: int) -> None:
+def test_shards_read_what_is_not_divided(tmp_path: Path) -> None:
+    channels = 32
     graph = graph_of(tmp_path, conv(channels))
-    assert repeated(graph, graph.layers[0], CHANNELS) == pytest.approx(25 * 4 * 9 * more / 6)
+    assert repeated(graph, graph.layers[0], CHANNELS) == 4 * 4 * 25
     assert repeated(graph, graph.layers[0], ROWS) == 4 * channels * (4 * 9 + 1)
     assert repeated(graph, graph.layers[0], PARTIAL) == 4 * channels * (25 + 1)
 
@@ -92,6 +89,8 @@ def test_shards_of_a_layer_that_was_not_measured_take_longer_than_their_share(tm
     (row,) = rows(graph, signatures(graph), unit, 1.0)
     fixed_s = 2e-6 + 1e-10 * repeated(graph, layer, CHANNELS)
     assert split(row, CHANNELS) == pytest.approx((fixed_s, row[WHOLE] - fixed_s))
+    (of_24,) = rows(graph, signatures(graph), replace(unit, vector=24), 1.0)
+    assert split(of_24, CHANNELS) == pytest.approx((fixed_s, (of_24[WHOLE] - fixed_s) / 1.5)), "48 for 32"
     assert split(row, ROWS) == pytest.approx((row[WHOLE], 0))
     assert split(row, PARTIAL) == pytest.approx((1e-5, row[WHOLE] - 1e-5))
     kernel = Kernel("Conv", 2e-3, {CHANNELS: (1e-4, 1.9e-3)})
@@ -108,13 +107,6 @@ def split(row: list[float], axis: int) -> tuple[float, float]:
 def conv(channels: int) -> ModelProto:
     weights = {"w": weight(channels, 4, 3, 3), "b": weight(channels)}
     return network([node("Conv", ["x", "w", "b"], ["y"], pads=[1] * 4)], {"x": (1, 4, 5, 5)}, ["y"], weights)
-
-
-def test_few_layers_do_not_decide_about_vectors() -> None:
-    """What no layer tells stays as it was declared."""
-    known = LayerCost(4.0, 2e-5, 5.0, whole_vectors=True)
-    table = [measured("fc", "a", Work(size, size / 2, size, size), known) for size in (1e6, 1e7)]
-    assert not fit_kinds(table, DECLARED).layers["fc"].whole_vectors
 
 
 def test_kinds_that_were_not_measured_are_slower_in_everything() -> None:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from onnx import ModelProto
 
 from model import moves, simulation
-from model.arrays import GraphArrays, arrays
+from model.arrays import Floats, GraphArrays, arrays
 from model.boxes import KINDS
-from model.costs import JOIN, CostArrays, costs
+from model.costs import JOIN, VECTOR, CostArrays, costs
 from model.graph import Graph
 from model.ledger import ledger
 from model.lowering import Shards, lowered, room, shards_of
@@ -41,6 +41,12 @@ pytestmark = pytest.mark.interpreted
 DEVICES = 4
 
 
+def vectors(rng: np.random.Generator, work: Floats) -> Floats:
+    """With some number of channels that each device computes at a time."""
+    work[..., VECTOR] = rng.choice([1, 4, 16], work.shape[:2])
+    return work
+
+
 def some_costs(draw: random.Random, graph: Graph, g: GraphArrays) -> CostArrays:
     """Costs of hosts of all sorts: some where everything takes a whole number of microseconds, so much at once."""
     links = draw.choice(["", ", duplex=half", ", duplex=half, medium=wifi", ", medium=wifi"])
@@ -50,7 +56,7 @@ def some_costs(draw: random.Random, graph: Graph, g: GraphArrays) -> CostArrays:
     stages = draw.choice([3, 4])
     if draw.random() < 0.5:
         return c._replace(
-            work=c.work * rng.uniform(0.1, 10, c.work.shape),
+            work=vectors(rng, c.work * rng.uniform(0.1, 10, c.work.shape)),
             beside=rng.uniform(0, 1e-5, (edges, DEVICES, JOIN + KINDS)),
             send=rng.uniform(0, 1e-5, (DEVICES, 2)),
             receive=rng.uniform(0, 1e-5, (DEVICES, 2)),
@@ -66,7 +72,7 @@ def some_costs(draw: random.Random, graph: Graph, g: GraphArrays) -> CostArrays:
             turn=rng.uniform(0, 1e-3, (DEVICES, 2)) * draw.choice([0, 1]),
         )
     return c._replace(
-        work=1e-6 * rng.integers(0, 3, c.work.shape),
+        work=vectors(rng, 1e-6 * rng.integers(0, 3, c.work.shape)),
         beside=1e-6 * rng.integers(0, 2, (edges, DEVICES, JOIN + KINDS)),
         send=1e-6 * np.array([[1, 0]] * DEVICES) * rng.integers(0, 2),
         receive=1e-6 * np.array([[1, 0]] * DEVICES) * rng.integers(0, 2),

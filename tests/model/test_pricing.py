@@ -50,7 +50,7 @@ def easy(tmp_path_factory: pytest.TempPathFactory) -> str:
         }
         return {"frequency_hz": 1e6, "threads": threads, "layers": layers, "communication_w": 7.0, **memory}
 
-    body = {"format": "cleave-coefficients", "version": 6, "name": "easy", "calibrated": False, "provenance": "made up"}
+    body = {"format": "cleave-coefficients", "version": 7, "name": "easy", "calibrated": False, "provenance": "made up"}
     path = tmp_path_factory.mktemp("coefficients") / "easy.json"
     path.write_text(json.dumps({**body, "units": {"cpu": unit(4, 1.0), "gpu": unit(1, 2.0)}}))
     return str(path)

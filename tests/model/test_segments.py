@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,7 +54,8 @@ def unit(graph: Graph, seed: int, most_gained: float) -> UnitCost:
     gains = {name: float(rng.uniform(0, most_gained)) for name in edges if draw.random() < 0.5}
     joins = {axis: float(rng.uniform(0, 1e-8)) for axis in range(boxes.KINDS)}
     rested = {"rested_part": draw.choice([0.0, 0.4, 0.8]), "rested_s": float(rng.uniform(0, 1e-3))}
-    kept = {"relayout_s_per_byte": float(rng.uniform(0, most_gained / 1e5))}
+    kept: dict[str, Any] = {"relayout_s_per_byte": float(rng.uniform(0, most_gained / 1e5))}
+    kept["vector"] = draw.choice([1, 2, 4])
     figures = {"kernels": kernels, "gains": gains, "gain_parts": parts, "joins": joins, **kept, **rested}
     return replace(usual, layers=layers, memory_segment_bytes=1e5, **figures)
 
