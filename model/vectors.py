@@ -1,8 +1,8 @@
 """Vectors of channels: kernels compute so many output channels of a convolution at a time, and fewer take as long.
 
 ONNX Runtime lays tensors out in blocks of channels (NCHWc): 16 where a processor has AVX-512, 8 on others of x86-64, 16
-on Arm in builds that do so (``NchwcBlockSize`` in its ``core/mlas/lib/platform.cpp``). With 16 a convolution of 17 channels
-takes what one of 32 does (``python -m tests.bench.vectors``). Most layers have whole vectors; parts need not.
+on Arm in builds that do so (``NchwcBlockSize`` in its ``core/mlas/lib/platform.cpp``). With 16 a convolution of 17
+channels takes what one of 32 does (``python -m tests.bench.vectors``). Most layers have whole vectors; parts need not.
 """
 
 from __future__ import annotations

@@ -33,8 +33,11 @@ SHARE = 1 / 32
 came last is noticed at once, and what does not, later by 3 % of the difference at most ..."""
 SHORTEST_S, LONGEST_S = 20e-6, 1e-3
 """... within these bounds. At 1 ms a waiting rank takes 1 to 2 % of a core."""
+NEAR_S = 100e-6
+"""From so long before that time until so long after it a wait polls again: to wake up takes some 40 us, by which every
+message would be late."""
 LOOKS = 4
-"""A rank that is held to a share *s* of a core polls for that share of ``SPIN_S`` only, and then sleeps at least
+"""A rank that is held to a share *s* of a core polls for that share of these times only, and then sleeps at least
 LOOKS · (1/s - 1) times as long as its last look took of the processor, up to ``LONGEST_S``. Else it would spend its
 share on looks, and learn of a message, or begin to compute, only with the next one."""
 EAGER_BYTES = 2**20
@@ -86,7 +89,8 @@ class Communicator(Protocol):
 
 
 def wait(test: Callable[[], bool], last_s: float = 0.0) -> float:
-    """Return once ``test()`` is true: poll briefly, then sleep, and the shorter the nearer that is thought to be.
+    """Return once ``test()`` is true: poll briefly, then sleep, and the shorter the nearer that is thought to be, and
+    poll when it is near.
 
     last_s: what this has returned of the last such wait, a frame ago; 0: nothing is known of it
     Returns the seconds until ``test()`` was last false.
@@ -95,10 +99,12 @@ def wait(test: Callable[[], bool], last_s: float = 0.0) -> float:
     begin, waited, looked_s = time.perf_counter(), 0.0, time.thread_time()
     while not test():
         waited = time.perf_counter() - begin
-        if waited > SPIN_S * share:
+        off_s = abs(waited - last_s)
+        if waited > SPIN_S * share and off_s > NEAR_S * share:
             before_s, looked_s = looked_s, time.thread_time()
             frugal_s = (looked_s - before_s) * LOOKS * (1 / share - 1)
-            time.sleep(min(max(abs(waited - last_s) * SHARE, SHORTEST_S, frugal_s), LONGEST_S))
+            most_s = min(LONGEST_S, off_s - NEAR_S * share) if waited < last_s else LONGEST_S
+            time.sleep(min(max(off_s * SHARE, SHORTEST_S, frugal_s), most_s))
     return waited
 
 

@@ -16,7 +16,7 @@
 #include "quota.hpp"
 
 // The same figures, for the same reasons, as in communicator.py and mpi.py of the Python programs.
-constexpr double SPIN_S = 100e-6, SHARE = 1.0 / 32, SHORTEST_S = 20e-6, LONGEST_S = 1e-3, LOOKS = 4;
+constexpr double SPIN_S = 100e-6, SHARE = 1.0 / 32, SHORTEST_S = 20e-6, LONGEST_S = 1e-3, NEAR_S = 100e-6, LOOKS = 4;
 constexpr size_t UNAIDED_BYTES = 1 << 19;
 constexpr double POKE_S = 500e-6, POKE_SHARE = 1.0 / 4;
 constexpr auto LAST_WORDS = std::chrono::milliseconds(100);
@@ -59,11 +59,13 @@ static double wait_for(Test test, double last_s) {
     double waited = 0, looked = thread_s();
     while (!test()) {
         waited = now_s() - begin;
-        if (waited <= SPIN_S * share) continue;
+        const double off = std::abs(waited - last_s), near = NEAR_S * share;
+        if (waited <= SPIN_S * share || off <= near) continue;
         const double before = std::exchange(looked, thread_s());
         const double frugal = (looked - before) * LOOKS * (1 / share - 1);
-        std::this_thread::sleep_for(std::chrono::duration<double>(
-            std::min(std::max({std::abs(waited - last_s) * SHARE, SHORTEST_S, frugal}), LONGEST_S)));
+        const double most = waited < last_s ? std::min(LONGEST_S, off - near) : LONGEST_S;
+        std::this_thread::sleep_for(
+            std::chrono::duration<double>(std::min(std::max({off * SHARE, SHORTEST_S, frugal}), most)));
     }
     return waited;
 }

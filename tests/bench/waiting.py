@@ -1,5 +1,5 @@
-"""What waiting costs: our policy, the same without a memory of the frame before, polling without a pause, and MPI's own
-blocking wait, in latency and processor time.
+"""What waiting costs: our policy, the same asleep also when a message is near, the same without a memory of the frame
+before, polling without a pause, and MPI's own blocking wait, in latency and processor time.
 
     python -m tests.bench.waiting [--cnn zoo:densenet121] [--ranks 2] [--frames 60] [--repeat 5]
 
@@ -43,7 +43,13 @@ def wait(test, last_s=0.0):
     """By the time waited so far."""
     return remembering(test)
 '''
-POLICIES = {"ours": "", "forgetful": FORGETFUL, "polling": '\nSPIN_S = float("inf")\n', "MPI's wait": BLOCKING}
+POLLING = """
+SPIN_S = float("inf")
+"""
+ASLEEP = """
+NEAR_S = 0.0
+"""
+POLICIES = {"ours": "", "asleep": ASLEEP, "forgetful": FORGETFUL, "polling": POLLING, "MPI's wait": BLOCKING}
 """What is added at the end of a bundle's ``runtime/communicator.py``."""
 
 
