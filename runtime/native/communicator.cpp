@@ -54,18 +54,17 @@ static int count(size_t bytes) {
 
 template <typename Test>
 static double wait_for(Test test, double last_s) {
-    static const double share = core_share();
+    static const double share = core_share(), near = share == 1 ? NEAR_S : 0;
     const double begin = now_s();
     double waited = 0, looked = thread_s();
     while (!test()) {
         waited = now_s() - begin;
-        const double off = std::abs(waited - last_s), near = NEAR_S * share;
+        const double off = std::abs(waited - last_s);
         if (waited <= SPIN_S * share || off <= near) continue;
         const double before = std::exchange(looked, thread_s());
         const double frugal = (looked - before) * LOOKS * (1 / share - 1);
-        const double most = waited < last_s ? std::min(LONGEST_S, off - near) : LONGEST_S;
         std::this_thread::sleep_for(
-            std::chrono::duration<double>(std::min(std::max({off * SHARE, SHORTEST_S, frugal}), most)));
+            std::chrono::duration<double>(std::min(std::max({off * SHARE, SHORTEST_S, frugal}), LONGEST_S)));
     }
     return waited;
 }

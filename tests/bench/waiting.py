@@ -1,16 +1,18 @@
 """What waiting costs: our policy, the same asleep also when a message is near, the same without a memory of the frame
 before, polling without a pause, and MPI's own blocking wait, in latency and processor time.
 
-    python -m tests.bench.waiting [--cnn zoo:densenet121] [--ranks 2] [--frames 60] [--repeat 5]
+    python -m tests.bench.waiting [--cnn zoo:densenet121] [--ranks 2] [--pieces] [--frames 60] [--repeat 5]
 
-A network cut into stretches of about as many MACs, one a rank and one thread each: while one rank computes, all others
-wait. They take turns in the same run, each in its own copy of the bundle. Latency is that of a frame alone,
-processor time that of all ranks over a frame. Ratios are medians over the turns.
+A network cut into stretches of about as many MACs, one a rank and one thread each, or with ``--pieces`` into layers
+on ranks at random, which wait often and briefly: while one rank computes, all others wait. They take turns in the
+same run, each in its own copy of the bundle. Latency is that of a frame alone, processor time that of all ranks over
+a frame. Ratios are medians over the turns.
 """
 
 from __future__ import annotations
 
 import argparse
+import random
 import tempfile
 from pathlib import Path
 from statistics import median
@@ -64,10 +66,16 @@ def cluster(ranks: int) -> Platform:
     return Platform.parse("\n".join(lines), "local")
 
 
-def copies(cnn: Cnn, ranks: int, folder: Path) -> dict[str, Path]:
+def scattered(cnn: Cnn, ranks: int) -> Mapping:
+    """Each layer on some rank."""
+    draw = random.Random(0)
+    return Mapping.whole(cnn.graph, [draw.randrange(ranks) for _ in cnn.graph.layers])
+
+
+def copies(cnn: Cnn, ranks: int, mapping: Mapping, folder: Path) -> dict[str, Path]:
     """A bundle for each policy."""
     made = folder / "bundle"
-    write_bundle(cnn.graph, cluster(ranks), stretched(cnn, ranks), cnn.source, made, force=False)
+    write_bundle(cnn.graph, cluster(ranks), mapping, cnn.source, made, force=False)
     return variants(made, folder, "runtime/communicator.py", POLICIES)
 
 
@@ -108,12 +116,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cnn", default="zoo:densenet121")
     parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--pieces", action="store_true", help="layers on ranks at random")
     parser.add_argument("--frames", type=int, default=60)
     parser.add_argument("--repeat", type=int, default=5)
     arguments = parser.parse_args()
     cnn = read_cnn(arguments.cnn, [], False)
     with tempfile.TemporaryDirectory() as folder:
-        bundles = copies(cnn, arguments.ranks, Path(folder))
+        mapping = (scattered if arguments.pieces else stretched)(cnn, arguments.ranks)
+        bundles = copies(cnn, arguments.ranks, mapping, Path(folder))
         found: dict[str, list[Bench]] = {name: [] for name in bundles}
         for _ in range(arguments.repeat):
             for name, bundle in bundles.items():

@@ -73,5 +73,4 @@ def test_who_has_a_share_of_a_core_spends_little_of_it_on_looks(
     monkeypatch.setattr(communicator, "core_share", lambda: share)
     late_s, waited_s, looks = clock.wait(comes_s, comes_s if known else 0.0)
     assert late_s <= 1.1e-3
-    polls_s = communicator.SPIN_S + 2 * communicator.NEAR_S
-    assert looks * 5e-6 <= share * (waited_s / communicator.LOOKS + polls_s)
+    assert looks * 5e-6 <= share * (waited_s / communicator.LOOKS + communicator.SPIN_S)
