@@ -12,7 +12,7 @@ from onnx import ModelProto
 
 from dse.chromosomes import Chromosome, chromosome
 from model.arrays import arrays, edges
-from model.costs import GAIN, KEPT, WATTS, CostArrays, costs, whole_s
+from model.costs import GAIN, KEPT, VECTOR, WATTS, CostArrays, costs, in_vectors, whole_s
 from model.graph import Graph
 from model.platform import Platform
 from model.relayout import NONE
@@ -63,7 +63,8 @@ def cluster(draw: random.Random, memory: bool = False) -> Platform:
 
 
 def prices(draw: random.Random, network: Graph, platform: Platform, rest: bool = False) -> CostArrays:
-    """Random seconds of layers and their parts, some with gains and joins, and of handing messages over.
+    """Random seconds of layers and their parts, some with gains and joins, some of which fill vectors of channels, and
+    of handing messages over.
 
     rest: some devices save time by it
     """
@@ -93,6 +94,7 @@ def prices(draw: random.Random, network: Graph, platform: Platform, rest: bool =
     overlap = rng.choice([0.0, 0.5, 1.0], c.overlap.shape) * draw.choice([0, 1])
     turn = rng.uniform(0, 1e-4, c.turn.shape) * draw.choice([0, 1])
     watts = c.communication_w * rng.choice([1.0, 2.0], c.communication_w.shape) ** draw.choice([0, 1])
+    work[layers, :, VECTOR] = rng.choice([1, 2, 4], work[layers, :, VECTOR].shape) ** draw.choice([0, 1])
     return c._replace(rested=rested, busy=busy, cold=cold, overlap=overlap, turn=turn, communication_w=watts)
 
 
@@ -105,7 +107,7 @@ def drawn(seed: int, kind: str, memory: bool = False, rest: bool = False) -> tup
         len(platform.devices),
         draw.choice(["equal", "multiplicity", "speed"]),
     )
-    g = arrays(network)
+    g = in_vectors(arrays(network), c) if draw.random() < 0.5 else arrays(network)
     kind = kind if kind != "hybrid" or g.heavy.any() else "vertical"
     return chromosome(kind, network, g, devices, draw.randint(1, devices), shares, whole_s(c)), c
 
