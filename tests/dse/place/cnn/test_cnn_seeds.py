@@ -82,8 +82,8 @@ def test_pairs_that_share_a_stretch_are_encoded_in_two_rows(seed: int) -> None:
     one, two = np.random.default_rng(seed).permutation(devices)[:2]
     found = code.encode(np.full(layers, one), np.full(layers, two))
     assert found is not None
-    heavy = code.g.heavy[code.g.n_inputs : code.g.n_inputs + layers] == 1
-    for row, split in zip(code.decode(found).by_layer(layers), heavy, strict=True):
+    divisible = code.most[code.g.n_inputs : code.g.n_inputs + layers] > 1  # a single vector of channels stays whole
+    for row, split in zip(code.decode(found).by_layer(layers), divisible, strict=True):
         assert {shard.device for shard in row} <= ({one, two} if split else {one})
         assert len(row) == 2 or not split or code.coding.shares != EQUAL
 
