@@ -11,10 +11,10 @@ from onnx import helper
 
 from model import boxes, contrib, layout, windows
 from model.graph import Graph, Layer
+from model.pools import POOLS
 from runtime.plan import Part
 
-CONVOLUTIONS = frozenset({"Conv", "QLinearConv", "ConvInteger"})
-WINDOWED = CONVOLUTIONS | {"MaxPool", "AveragePool", "LpPool"}
+WINDOWED = windows.CONVOLUTIONS | POOLS
 
 EVERYTHING = 2**31 - 1
 """An end that is behind every axis."""
@@ -22,7 +22,7 @@ EVERYTHING = 2**31 - 1
 
 def adapt(node: onnx.NodeProto, graph: Graph, layer: Layer, rule: boxes.Rule, part: Part) -> None:
     """Change the attributes of ``node``, a copy of the layer's, to those of ``part``."""
-    if part.axis == boxes.CHANNELS and layer.op in CONVOLUTIONS and layer.integer("group", 1) > 1:
+    if part.axis == boxes.CHANNELS and layer.op in windows.CONVOLUTIONS and layer.integer("group", 1) > 1:
         _set(node, {"group": (part.stop - part.start) // rule.grain})
     if part.axis == boxes.ROWS and layer.op in WINDOWED:
         pads = windows.padding(graph, layer, part.start, part.stop)

@@ -10,16 +10,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from model import boxes, coefficients, layer_kinds, layer_time, relayout
+from model import boxes, coefficients, relayout
 from model.arrays import Floats, GraphArrays, Ints, edges
-from model.coefficients import Kernel
 from model.edges import Edge, edges_of
 from model.graph import Graph, Layer
+from model.layer_costs import rows
 from model.links import away, eager, links, own_rate
-from model.mapping import extent
 from model.platform import Device, Platform
 from model.signature import signatures
-from model.vectors import filled, vector_of
 from runtime.errors import CleaveError
 
 WHOLE, SPLIT, WATTS, HOLD, HOLD_PART, REBUILT, OWN, VECTOR = 0, 1, *(2 * boxes.KINDS + k for k in range(1, 7))
@@ -236,52 +234,6 @@ def _work(graph: Graph, g: GraphArrays, names: Sequence[str], platform: Platform
         if device.power_w is not None and unit.idle_w is None:
             table[g.n_inputs : g.n_inputs + g.n_layers, d, WATTS] = device.power_w
     return table
-
-
-def rows(graph: Graph, names: Sequence[str], unit: coefficients.UnitCost, slower: float) -> list[list[float]]:
-    """(layers, VECTOR + 1) of ``CostArrays.work`` on a unit with so many times fewer threads than its figures hold for.
-
-    names: signatures of the layers
-    """
-    kernels = [unit.kernels.get(name) for name in names]
-    both = list(zip(graph.layers, kernels, strict=True))
-    frame_s = slower * sum(k.whole_s if k else sum(_not_measured(graph, layer, unit)) for layer, k in both)
-    part = unit.caches.part(frame_s)
-    return [_row(graph, layer, kernel, unit, slower, part) for layer, kernel in both]
-
-
-def _not_measured(graph: Graph, layer: Layer, unit: coefficients.UnitCost, part: float = 1.0) -> tuple[float, float]:
-    """Seconds of a layer that was not measured, fixed and others. part: see ``layer_time.Work``"""
-    done = layer_time.work(graph, layer, unit.vector)._replace(part=part)
-    return layer_time.seconds(done, unit.layers[layer_kinds.kind(graph, layer)], unit.frequency_hz)
-
-
-def _row(
-    graph: Graph, layer: Layer, kernel: Kernel | None, unit: coefficients.UnitCost, slower: float, part: float
-) -> list[float]:
-    """As measured, or what its kind takes: then shards share what is not fixed."""
-    kind_of = layer_kinds.kind(graph, layer)
-    fixed, rest = _not_measured(graph, layer, unit, part)
-    rest *= slower
-    if kernel:
-        measured = slower * kernel.whole_s
-        told = fixed + rest
-        fixed, rest = (fixed * measured / told, rest * measured / told) if told else (measured, 0.0)
-    measured_splits, splits = kernel.splits if kernel else {}, unit.layers[kind_of].splits
-    vector = vector_of(graph, layer, unit.vector)
-    shared: list[float] = []
-    for kind in range(boxes.KINDS):
-        if kind in measured_splits:
-            shared += [slower * s for s in measured_splits[kind]]
-            continue
-        start_s, each_s = splits.get(kind, (0.0, 0.0))
-        told = slower * (start_s + each_s * layer_time.repeated(graph, layer, kind))
-        same = min(fixed + rest, told) if kind in splits else fixed
-        computed = filled(extent(graph, layer), vector) if kind == boxes.CHANNELS else 1.0
-        shared += [same, (fixed + rest - same) / computed]
-    held = [unit.held(kind_of), unit.held(layer_kinds.part_of(kind_of)), layer_kinds.rebuilt(kind_of)]
-    watts = unit.layers[kind_of].power_w - (unit.idle_w or 0.0)
-    return [fixed + rest, *shared, watts, *held, unit.memory_layer_bytes, vector]
 
 
 def _beside(

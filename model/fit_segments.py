@@ -22,10 +22,9 @@ from model.coefficients import MOST_GAINED, Kernel
 from model.edges import Edge
 from model.layer_kinds import PAIRS
 from model.least_squares import nonnegative
-from model.mapping import extent
 from model.samples import Run, scatter_s
 from model.segment_time import InSegment, Network
-from model.vectors import filled, vector_of
+from model.vectors import vector_of, whole_filled
 
 RELATIVE, ABSOLUTE_S = 0.02, 1e-6
 """Standard error of a time, at least."""
@@ -108,7 +107,7 @@ Row = list[tuple[Column, float]]
 """Numbers, and how often each counts. Seconds of a segment are such a row."""
 
 
-def fit_table(networks: Mapping[str, Network], runs: Sequence[Run], vector: int = 1) -> Table:
+def fit_table(networks: Mapping[str, Network], runs: Sequence[Run], vector: int) -> Table:
     """The table that explains the samples of all runs best. networks: by ``Run.network``; vector: of ``UnitCost``"""
     rows = [row for run in runs for row in _rows(networks[run.network], run, vector)]
     edges = {edge.name: edge for network in networks.values() for of in network.edges for edge in of}
@@ -123,7 +122,7 @@ def fit_table(networks: Mapping[str, Network], runs: Sequence[Run], vector: int 
 def _filled(networks: Mapping[str, Network], vector: int) -> dict[Column, float]:
     """How many times as many channels of whole layers are computed as they have, by what goes with those."""
     return {
-        Column(SLOPE, name, CHANNELS): filled(extent(network.graph, layer), vector_of(network.graph, layer, vector))
+        Column(SLOPE, name, CHANNELS): whole_filled(network.graph, layer, vector)
         for network in networks.values()
         for name, layer in zip(network.names, network.graph.layers, strict=True)
     }

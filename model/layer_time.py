@@ -12,8 +12,7 @@ from typing import NamedTuple
 from model import boxes
 from model.coefficients import LayerCost
 from model.graph import Graph, Layer
-from model.mapping import extent
-from model.vectors import filled, vector_of
+from model.vectors import whole_filled
 
 
 class Work(NamedTuple):
@@ -39,10 +38,9 @@ class Work(NamedTuple):
 def work(graph: Graph, layer: Layer, vector: int) -> Work:
     """What a layer does. vector: as ``UnitCost`` has it"""
     weights = graph.weight_bytes(layer)
-    computed = filled(extent(graph, layer), vector_of(graph, layer, vector))
     return Work(
         macs=float(layer.macs),
-        idle_macs=(computed - 1) * layer.macs,
+        idle_macs=(whole_filled(graph, layer, vector) - 1) * layer.macs,
         moved_bytes=float(graph.touched_bytes(layer) - weights),
         weight_bytes=float(weights),
     )

@@ -4,11 +4,11 @@
 
 ``alone`` is the time of a segment of that part only, with the start of its session and the layouts at its borders:
 ``whole_s`` of its kernel, or ``fixed + slope * share`` where the layer is split; a share of channels with all those of
-its last vector (``model.vectors``). An edge is inside where a part before
-in the same segment made of what this one reads: kernels fuse, layouts stay, no session starts. An edge may save more
-than its reader takes: a Relu becomes part of the convolution before it, which then need not put its output into another
-layout either. Nor need a convolution its input where that goes back to others in the segment (``model.relayout``): so
-many seconds a byte of it are saved. What a part saves is never more than all parts before it took.
+its last vector (``model.vectors``). An edge is inside where a part before in the same segment made of what this one
+reads: kernels fuse, layouts stay, no session starts. An edge may save more than its reader takes: a Relu becomes part
+of the convolution before it, which then need not put its output into another layout either. Nor need a convolution its
+input where that goes back to others in the segment (``model.relayout``): so many seconds a byte of it are saved. What a
+part saves is never more than all parts before it took.
 
 Gains of edges that were not measured are a part of what the shorter of both layers takes, by pair of kinds.
 
@@ -28,9 +28,10 @@ from typing import NamedTuple
 
 from model import boxes
 from model.coefficients import UnitCost
-from model.costs import SPLIT, VECTOR, WHOLE, apart, rows
+from model.costs import SPLIT, VECTOR, WHOLE, apart
 from model.edges import Edge, edges_of
 from model.graph import Graph
+from model.layer_costs import rows
 from model.mapping import extent
 from model.samples import PartOf
 from model.signature import signatures

@@ -11,15 +11,15 @@ import math
 
 from model import boxes
 from model.graph import Graph, Layer
-
-OPS = frozenset({"Conv", "QLinearConv", "ConvInteger"})
+from model.mapping import extent
+from model.windows import CONVOLUTIONS
 
 
 def vector_of(graph: Graph, layer: Layer, vector: int) -> int:
     """Output channels of a layer that are computed at a time, where that is ``vector`` for convolutions: 1 of all else,
     and of those in groups, unless each channel is one.
     """
-    if layer.op not in OPS or vector == 1:
+    if layer.op not in CONVOLUTIONS or vector == 1:
         return 1
     groups, channels = layer.integer("group", 1), graph.tensors[layer.inputs[0]].shape[boxes.CHANNELS]
     return vector if groups in (1, channels) else 1
@@ -28,3 +28,8 @@ def vector_of(graph: Graph, layer: Layer, vector: int) -> int:
 def filled(channels: float, vector: float) -> float:
     """How many times as many channels are computed, since the last vector is."""
     return math.ceil(channels / vector) * vector / channels
+
+
+def whole_filled(graph: Graph, layer: Layer, vector: int) -> float:
+    """The same of all channels of a layer. vector: as ``vector_of`` has it"""
+    return filled(extent(graph, layer), vector_of(graph, layer, vector))

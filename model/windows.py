@@ -8,6 +8,9 @@ from model.graph import Graph, Layer
 from model.pools import POOLS
 from model.rule import CHANNELS, ROWS, SAMPLES, WHOLE, Need, Rule, in_shape, length, others
 
+CONVOLUTIONS = frozenset({"Conv", "QLinearConv", "ConvInteger"})
+"""Of floats and of integers; transposed ones are another matter."""
+
 
 @dataclass(frozen=True)
 class Window:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +27,7 @@ from model.mapping import Mapping, Shard, extent
 from model.platform import Platform
 from runtime.aligned import zeros
 from runtime.segment import CPU, Segment, open_session
+from tests.bench.caches import frame_s
 from tests.bench.waiting import cluster, measure
 from tests.tiny_cnn import network, node, save, weight
 
@@ -45,13 +45,7 @@ def convolution_s(folder: Path, channels: int, frames: int) -> float:
     read, written = zeros(shape, "float32"), zeros((1, channels, 14, 14), "float32")
     read[:] = np.random.default_rng(0).normal(size=shape)
     segment = Segment(open_session(str(file), CPU, 1), {"x": read}, {"y": written})
-    return median(_timed_s(segment) for _ in range(frames))
-
-
-def _timed_s(segment: Segment) -> float:
-    begin = time.perf_counter()
-    segment.run()
-    return time.perf_counter() - begin
+    return median(frame_s([segment], 0.0) for _ in range(frames))
 
 
 def split(graph: Graph, parts: int, grain: int) -> Mapping:

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from model import coefficients, layer_kinds, layer_time
 from model.caches import Caches
 from model.coefficients import Kernel, LayerCost, UnitCost
-from model.costs import WHOLE, rows
+from model.costs import WHOLE
 from model.fit_kinds import Measured, fit_kinds
 from model.graph import Graph, Layer
+from model.layer_costs import rows
 from model.layer_time import Work
 from model.signature import signatures
 from tests.tiny_cnn import graph_of, network, node, weight

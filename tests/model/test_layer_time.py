@@ -12,8 +12,9 @@ from onnx import ModelProto
 from model import coefficients
 from model.boxes import CHANNELS, PARTIAL, ROWS
 from model.coefficients import Kernel, LayerCost
-from model.costs import SPLIT, WHOLE, rows
+from model.costs import SPLIT, WHOLE
 from model.fit_kinds import Measured, fit_kinds
+from model.layer_costs import rows
 from model.layer_time import Work, rates, repeated, seconds, work
 from model.signature import signature, signatures
 from tests.tiny_cnn import graph_of, network, node, weight
