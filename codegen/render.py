@@ -29,7 +29,7 @@ HOST = re.compile(r"([A-Za-z0-9_-]+@)?[A-Za-z0-9_:][A-Za-z0-9_.:-]*")
 
 DEVICE_FILES = (
     "__init__.py",
-    "aligned.py",
+    "arena.py",
     "clock.py",
     "communicator.py",
     "draft.py",

@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator, Tuple
 
 import numpy as np
 
-from runtime.aligned import ALIGNMENT, zeros
+from runtime.arena import Arena, room_of
 from runtime.clock import now_s
 from runtime.communicator import Communicator, Request, wait
 from runtime.memory import BASE, BUFFERS, SEGMENTS, Footprint
@@ -52,11 +52,13 @@ class Shared:
     activity: what the rank is doing, for a person
     sessions: opened segments by file
     footprint: what takes how much memory
+    arena: what buffers are in
     """
 
     activity: str = "starting"
     sessions: dict[str, Any] = field(default_factory=dict)
     footprint: Footprint = field(default_factory=Footprint)
+    arena: Arena = field(default_factory=Arena)
 
 
 class Rank:
@@ -85,9 +87,13 @@ class Rank:
 
     def buffer(self, name: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
         """Allocate a tensor or a piece of one, zeroed. It has no memory of its own before ``fetch``."""
-        array = zeros(shape, dtype)
-        self.shared.footprint.add(BUFFERS, array.nbytes + ALIGNMENT)
-        self._buffers.append((name, array))
+        self._buffers.append((name, self.memory(shape, dtype)))
+        return self._buffers[-1][1]
+
+    def memory(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        """Some of the memory of buffers."""
+        array = self.shared.arena.zeros(shape, dtype)
+        self.shared.footprint.add(BUFFERS, room_of(array.nbytes))
         return array
 
     def part(self, name: str, array: np.ndarray) -> np.ndarray:
@@ -219,8 +225,7 @@ class Send:
         self._about = (dest, tag, box.nbytes)
         self._message = box
         if not box.flags.c_contiguous:
-            self._message = np.zeros(box.shape, box.dtype)
-            rank.shared.footprint.add(BUFFERS, box.nbytes)
+            self._message = rank.memory(box.shape, box.dtype.str)
         self._request = rank.communicator.sender(self._message, dest, tag)
 
     def start(self) -> None:

@@ -1,11 +1,7 @@
 #include "rank.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <new>
-
-constexpr size_t ALIGNMENT = 64;  // bytes; a cache line, and what vector instructions like
 
 Work::Work(Rank& rank, std::string file, ort::Segment segment)
     : rank_(rank), file_(std::move(file)), segment_(std::move(segment)) {}
@@ -41,19 +37,17 @@ Send::Send(Rank& rank, Buffer& buffer, const Box& box, int dest, int tag)
     : buffer(buffer),
       rank_(rank),
       pieces_(pieces(buffer, box)),
-      packed_(pieces_.offsets.size() > 1 ? pieces_.length * pieces_.offsets.size() : 0),
+      packed_(pieces_.offsets.size() > 1 ? rank.memory(pieces_.length * pieces_.offsets.size()) : nullptr),
       dest_(dest),
       tag_(tag),
-      request_(rank.communicator.send(packed_.empty() ? buffer.data + pieces_.offsets[0] : packed_.data(),
-                                      pieces_.length * pieces_.offsets.size(), dest, tag)) {
-    rank.shared.footprint.buffers += long(packed_.size());
-}
+      request_(rank.communicator.send(packed_ ? packed_ : buffer.data + pieces_.offsets[0],
+                                      pieces_.length * pieces_.offsets.size(), dest, tag)) {}
 
 void Send::start() {
     const size_t length = pieces_.length, count = pieces_.offsets.size();
     auto leave = [&] {
-        for (size_t i = 0; !packed_.empty() && i < count; ++i)
-            std::memcpy(&packed_[i * length], buffer.data + pieces_.offsets[i], length);
+        for (size_t i = 0; packed_ && i < count; ++i)
+            std::memcpy(packed_ + i * length, buffer.data + pieces_.offsets[i], length);
         request_.start();
         rank_.pending.push_back(request_);
     };
@@ -63,12 +57,15 @@ void Send::start() {
 Buffer& Rank::buffer(const char* name, Sizes shape, const char* dtype) {
     buffers_.push_back({name, shape, &type_named(dtype), nullptr});
     Buffer& made = buffers_.back();
-    const size_t size = (made.bytes() / ALIGNMENT + 1) * ALIGNMENT;
-    made.data = static_cast<char*>(std::aligned_alloc(ALIGNMENT, size));
-    if (!made.data) throw std::bad_alloc();
-    std::memset(made.data, 0, size);  // fetches the memory before the first frame
-    shared.footprint.buffers += long(size);
+    made.data = memory(made.bytes());
     return made;
+}
+
+char* Rank::memory(size_t size) {
+    char* taken = shared.arena.take(size);
+    std::memset(taken, 0, size);  // fetches the memory before the first frame
+    shared.footprint.buffers += long(Arena::room_of(size));
+    return taken;
 }
 
 Buffer& Rank::part(const char* name, Buffer& whole, Intervals box) {

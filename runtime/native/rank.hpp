@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "arena.hpp"
 #include "buffer.hpp"
 #include "communicator.hpp"
 #include "memory.hpp"
@@ -87,7 +88,7 @@ public:
 private:
     Rank& rank_;
     Pieces pieces_;
-    std::vector<char> packed_;
+    char* packed_;  // null: it is in one piece
     int dest_, tag_;
     Request request_;
 };
@@ -99,6 +100,7 @@ struct Shared {
     ort::Settings settings;
     std::map<std::string, ort::Session> sessions;
     Footprint footprint;
+    Arena arena;  // what buffers are in
 };
 
 // The buffers, segments and messages of one rank. A program makes them once; its frame only uses them.
@@ -106,6 +108,7 @@ class Rank {
 public:
     Rank(Communicator& communicator, Shared& shared) : communicator(communicator), shared(shared) {}
     Buffer& buffer(const char* name, Sizes shape, const char* dtype);
+    char* memory(size_t size);  // some of the memory of buffers, zeroed
     Buffer& part(const char* name, Buffer& whole, Intervals box);  // of another buffer, in one piece of memory
     void input(Buffer& buffer) { inputs.push_back(&buffer); }    // of the CNN: filled before every frame
     void output(Buffer& buffer) { outputs.push_back(&buffer); }  // of the CNN: kept after every frame

@@ -26,7 +26,7 @@ from runtime.bench import Bench
 from runtime.launch import run
 from runtime.options import Options
 from runtime.trace import Trace
-from tests.bench.altered import variants
+from tests.bench.altered import Policies, variants
 
 BLOCKING = '''
 
@@ -72,11 +72,16 @@ def scattered(cnn: Cnn, ranks: int) -> Mapping:
     return Mapping.whole(cnn.graph, [draw.randrange(ranks) for _ in cnn.graph.layers])
 
 
-def copies(cnn: Cnn, ranks: int, mapping: Mapping, folder: Path) -> dict[str, Path]:
-    """A bundle for each policy."""
-    made = folder / "bundle"
-    write_bundle(cnn.graph, cluster(ranks), mapping, cnn.source, made, force=False)
-    return variants(made, folder, "runtime/communicator.py", POLICIES)
+def in_turn(
+    cnn: Cnn, ranks: int, mapping: Mapping, file: str, policies: Policies, frames: int, repeat: int
+) -> dict[str, list[Bench]]:
+    """So many turns of a bundle for each policy, which changes one of its files."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "bundle"
+        write_bundle(cnn.graph, cluster(ranks), mapping, cnn.source, made, force=False)
+        bundles = variants(made, Path(folder), file, policies)
+        turns = [{name: measure(bundle, frames) for name, bundle in bundles.items()} for _ in range(repeat)]
+    return {name: [turn[name] for turn in turns] for name in policies}
 
 
 def measure(bundle: Path, frames: int) -> Bench:
@@ -121,13 +126,9 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     arguments = parser.parse_args()
     cnn = read_cnn(arguments.cnn, [], False)
-    with tempfile.TemporaryDirectory() as folder:
-        mapping = (scattered if arguments.pieces else stretched)(cnn, arguments.ranks)
-        bundles = copies(cnn, arguments.ranks, mapping, Path(folder))
-        found: dict[str, list[Bench]] = {name: [] for name in bundles}
-        for _ in range(arguments.repeat):
-            for name, bundle in bundles.items():
-                found[name].append(measure(bundle, arguments.frames))
+    mapping = (scattered if arguments.pieces else stretched)(cnn, arguments.ranks)
+    file, times = "runtime/communicator.py", (arguments.frames, arguments.repeat)
+    found = in_turn(cnn, arguments.ranks, mapping, file, POLICIES, *times)
     print(f"{cnn.graph.name} on {arguments.ranks} ranks, {arguments.repeat} turns of {arguments.frames} frames")
     report(found, "polling")
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from codegen.verify import run_whole
-from runtime.aligned import ALIGNMENT
+from runtime.arena import LARGEST_BYTES, SIZE_FILE, room_of
 from runtime.bench import traces
 from runtime.errors import CleaveError
 from runtime.frames import random_frame, save_npz
@@ -135,7 +135,7 @@ def test_the_parts_of_the_memory_are_those_of_the_plan(tmp_path: Path) -> None:
         trace = Trace.from_json((tmp_path / "r.json").read_text())
         assert all(u.memory and u.memory.base_bytes > 2**20 for u in trace.ranks)
         buffers.append([u.memory.buffers_bytes for u in trace.ranks if u.memory])
-    assert buffers[0] == [768 + ALIGNMENT, 768 + 720 + 432 + 576 + 4 * ALIGNMENT, 768 + 576 + 2 * ALIGNMENT]
+    assert buffers[0] == [sum(map(room_of, sizes)) for sizes in ((768,), (768, 720, 432, 576), (768, 576))]
     assert buffers[1] == [2 * size_bytes for size_bytes in buffers[0]]
 
 
@@ -219,7 +219,7 @@ def test_ranks_may_gather_again_and_again() -> None:
 FETCHING = """
 from mmap import PAGESIZE
 import numpy as np
-from runtime.aligned import ALIGNMENT
+from runtime.arena import ALIGNMENT
 from runtime.bench import traces
 from runtime.inprocess import InProcessCommunicator, World
 from runtime.options import Options
@@ -233,24 +233,46 @@ def share_in_memory(array):
         entries = np.frombuffer(file.read((last + 1 - first) * 8), np.uint64)
     return float(np.mean(entries >> np.uint64(62) != 0))
 
+def is_huge(address):
+    '''Whether the kernel is asked for huge pages there (VmFlags of proc_pid_smaps(5)).'''
+    inside, flags = False, []
+    with open("/proc/self/smaps") as file:
+        for line in file:
+            head, *rest = line.split()
+            if not head.endswith(":"):
+                first, last = (int(edge, 16) for edge in head.split("-"))
+                inside = first <= address < last
+            elif inside and head == "VmFlags:":
+                flags = rest
+    return "hg" in flags
+
 place = Place("rank_00.py", 0, 1, "pi_cpu0", 1, "CPUExecutionProvider")
 rank = Rank(place, InProcessCommunicator(World(1), 0), Options())
 buffer = rank.buffer("b", (50, 2**20), "uint8")
 before = share_in_memory(buffer)
 rank.fetch()
-print(before, share_in_memory(buffer), buffer.ctypes.data % ALIGNMENT, buffer.max())
+fetched = share_in_memory(buffer)
+others = [rank.buffer(str(size), (size,), "uint8") for size in (0, 1, 64, 65, 70 * 2**20, 3)]
+for number, array in enumerate(others):
+    array[:] = number
+places = sorted((array.ctypes.data, array.nbytes) for array in [buffer, *others])
+apart = all(a + size <= b and a < b for (a, size), (b, _) in zip(places, places[1:]))
+kept = all((array == number).all() for number, array in enumerate(others)) and not buffer.any()
+skew = max(array.ctypes.data % ALIGNMENT for array in [buffer, *others])
+print(before, fetched, skew, int(apart and kept), int(is_huge(buffer.ctypes.data)))
 """
 
 
-def test_buffers_are_aligned_zero_and_in_memory_before_the_first_frame() -> None:
+def test_buffers_are_aligned_zero_apart_and_in_memory_before_the_first_frame() -> None:
     """A page that is only mapped is fetched when it is first written. In a process of its own, as ranks are: in this
     one the buffer may lie where another test has left memory behind."""
     words = [sys.executable, "-c", FETCHING]
     said = subprocess.run(words, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True).stdout
-    before, fetched, skew, largest = map(float, said.split())
+    before, fetched, skew, apart, huge = map(float, said.split())
     assert before < 0.1
     assert fetched > 0.9
-    assert (skew, largest) == (0, 0)
+    assert (skew, apart) == (0, 1)
+    assert huge == (Path(SIZE_FILE).is_file() and int(Path(SIZE_FILE).read_text()) <= LARGEST_BYTES)
 
 
 def test_a_message_that_nobody_sends_ends_in_time(tmp_path: Path) -> None:
