@@ -18,9 +18,9 @@ from model.compiled import inlined
 from model.costs import PART, CostArrays
 from model.events import Tasks
 from model.history import History, Log, link, put, take_out
-from model.lowering import Messages, Room, Shards, messages
+from model.lowering import Messages, Room, Shards, messages, share_of
 from model.rest import begins_rested, claimed
-from model.seconds import seconds_of, share_of
+from model.seconds import seconds_of
 from model.simulation import ATTEND, SEND
 from model.ticks import ticks, wake_ticks
 

@@ -101,6 +101,8 @@ class UnitCost:
                   are cold after a wait
     attend_s_per_byte: of a message to another host: processor time that sending it takes while it is leaving
     take_s_per_byte: of one from another host: processor time that it takes a device which computes while it comes
+    crowded_s_per_byte: of weights of a layer, while another device of the same memory reads some of them, too:
+                  computing takes longer (``model.crowding``)
     turn_s:       of a frame of a stream of which the device has a part: it fills its input and begins anew
     turn_per_message_s: besides, of each message that it hands over or takes in such a frame: its program is longer
     rested_part, rested_s: what a segment that has waited for messages takes less: a part of its time, seconds at most.
@@ -154,6 +156,7 @@ class UnitCost:
     wake_s_per_byte: float = 0.0
     attend_s_per_byte: float = 0.0
     take_s_per_byte: float = 0.0
+    crowded_s_per_byte: float = 0.0
     turn_s: float = 0.0
     turn_per_message_s: float = 0.0
     rested_part: float = 0.0
@@ -243,7 +246,7 @@ def _by_paper(found: Coefficients) -> Coefficients:
 
 def _bare(unit: UnitCost) -> UnitCost:
     layers = {kind: _plain(cost) for kind, cost in unit.layers.items()}
-    none: dict[str, Any] = dict.fromkeys((*MESSAGES, "relayout_s_per_byte"), 0.0)
+    none: dict[str, Any] = dict.fromkeys((*MESSAGES, "relayout_s_per_byte", "crowded_s_per_byte"), 0.0)
     none |= {"busy_part": None, "caches": COLD}
     return replace(unit, layers=layers, kernels={}, gains={}, gain_parts={}, joins={}, **none)
 

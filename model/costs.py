@@ -63,6 +63,8 @@ class CostArrays(NamedTuple):
     gap: (D,) seconds of a device's link for a message
     overlap: (D,) of the receiver, see ``model.lag``
     turn: (D, 2) seconds of a device for a frame of a stream besides segments and messages, and for each message of it
+    crowded: (D,) seconds of a device for a byte of weights, while others of its ``memory_of`` read theirs
+    memory_of: (D,) number of the memory that a device reads: pools of one machine are in one
     attend: (D, D) seconds of a device for a byte while it leaves; take: (D, D) those of the receiver, if it computes,
             while it comes; stages: how many tasks a message has in ``model.simulation``, one less where all these are 0
     eager: (D, D) bytes of the largest message that leaves before its receiver is ready for it
@@ -95,6 +97,8 @@ class CostArrays(NamedTuple):
     gap: Floats
     overlap: Floats
     turn: Floats
+    crowded: Floats
+    memory_of: NDArray[np.int32]
     attend: Floats
     take: Floats
     stages: int
@@ -128,7 +132,8 @@ def never_tired(c: CostArrays) -> CostArrays:
     work = c.work.copy()
     work[..., :WATTS] *= left
     busy = np.column_stack([c.busy[:, PART] / left[:, 0] * (1 - ROUNDING), c.busy[:, 1:]])
-    return c._replace(work=work, beside=c.beside * left, rested=np.zeros_like(c.rested), busy=busy)
+    beside, crowded = c.beside * left, c.crowded * left[:, 0]
+    return c._replace(work=work, beside=beside, crowded=crowded, rested=np.zeros_like(c.rested), busy=busy)
 
 
 def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
@@ -167,6 +172,8 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         gap=np.array([u.gap_s for u in units]),
         overlap=np.array([u.overlap for u in units]),
         turn=np.array([[u.turn_s, u.turn_per_message_s] for u in units]),
+        crowded=np.array([u.crowded_s_per_byte for u in units]) * slowdown[:, 0],
+        memory_of=np.array([*platform.memories.values()], dtype=np.int32),
         attend=(attend := away(platform, [u.attend_s_per_byte for u in units])),
         take=(take := away(platform, [u.take_s_per_byte for u in units]).T),
         stages=4 if attend.any() or take.any() else 3,

@@ -36,7 +36,7 @@ def fit_vector(networks: Mapping[str, Network], runs: Iterable[Run]) -> int:
 def _add(shards: Shards, network: Network, run: Run) -> None:
     for sample in run.samples:
         part, *others = sample.parts
-        if others or part.axis != CHANNELS or network.share(part) == 1:
+        if others or part.axis != CHANNELS or part.share(network.graph) == 1:
             continue
         if vector_of(network.graph, network.graph.layers[part.layer], max(POSSIBLE)) > 1:
             shards.setdefault(network.names[part.layer], []).append((part.stop - part.start, sample.time_s))

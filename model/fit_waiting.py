@@ -4,9 +4,10 @@ A rank that waits polls briefly and then sleeps (``runtime.communicator.wait``),
 come; and what it computes then takes longer than it would if the rank had computed all the time: its caches are cold,
 its processor has slept. Or it takes less, where the processor has a share left over from its rest, or is a cooler one:
 a part of the time, up to some seconds. What it computes while a message of its own leaves for another host takes
-longer, too: kernel and MPI take the processor. All are fitted apart from computing, as seconds a message and seconds a
-byte; they are what is left between measured times and those that are predicted without them. A processor's pace differs
-from run to run by more than messages cost; it is fitted beside them. ``model.fit_stream`` goes on from here.
+longer, too: kernel and MPI take the processor. So does what others read the same memory for
+meanwhile (``model.crowding``). All are fitted apart from computing, as seconds a message and seconds a byte; they are
+what is left between measured times and those that are predicted without them. A processor's pace differs from run to
+run by more than messages cost; it is fitted beside them. ``model.fit_stream`` goes on from here.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from scipy import sparse
 
 from model.arrays import Floats
 from model.coefficients import UnitCost
+from model.crowding import crowded_bytes
 from model.graph import Graph
+from model.held_weights import Weights
 from model.least_squares import nonnegative
 from model.link_costs import LinkCosts
 from model.link_fit import one_way_s
@@ -36,7 +39,7 @@ FAR_S = 2e-5
 FAR, LOST = 5.0, 20.0
 """Of segments only what is so many times further off: a short one is held up rarely, but then by more than it takes,
 and frames have many of them. What is still further off does not count: something else happened."""
-SCALE = np.array([1.0, 1e-9, 1e-9])
+SCALE = np.array([1.0, 1e-9, 1e-9, 1e-9])
 PACE, OFF = 0.03, 0.05
 """A processor is at one time so much faster than at another; so far are long segments off in any case."""
 KNEES = (0.0, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 16e-3)
@@ -66,6 +69,7 @@ class Waiting:
     cold_part: float = 0.0
     cold_s: float = 0.0
     cold_wait_s: float = 0.0
+    crowded_s_per_byte: float = 0.0
 
     def rest_saves(self, time_s: float) -> float:
         """Seconds, of a segment that began rested and took so long."""
@@ -123,9 +127,11 @@ def _longer(
 ) -> list[Row]:
     """Segments: number of the run, what they take alone, whether they begin in that way, how long their device waits
     before each that does, whether they wait for messages and bytes of these, bytes that leave while they are computed,
-    how well they are known, what they take. runs: as they were, and with seconds of segments that are asked for
+    weights beside which others are read, how well they are known, what they take. runs: as they were, and with seconds
+    of segments that are asked for
     """
     found: list[Row] = []
+    weights = {name: Weights(network.graph) for name, network in networks.items()}
     for number, (was, run) in enumerate(runs):
         network, sizes = networks[run.network], defaultdict[int, list[int]](list)
         divided = network.divided(part for sample in run.samples for part in sample.parts)
@@ -133,7 +139,7 @@ def _longer(
             if message.sample is not None:
                 sizes[message.sample].append(message.size_bytes)
         clocks = {name: Clock(network, units[name]) for name in {sample.device for sample in run.samples}}
-        leaving = wires.leaving(run)
+        leaving, crowded = wires.leaving(run), crowded_bytes(weights[run.network], run.samples, wires.memories)
         begun, means = begin(run, network.graph), means_s(run.samples)
         idle = idle_s(was, begun)
         scatter = {name: scatter_s([s for s in run.samples if s.device == name]) for name in clocks}
@@ -141,7 +147,17 @@ def _longer(
             alone_s, come = clocks[sample.device].seconds(sample.parts, divided), sizes[index]
             error_s = float(np.hypot(OFF * alone_s + FAR_S, np.sqrt(scatter[sample.device] * alone_s)))
             begins = (index in begun, idle[sample.device])
-            row = (number, alone_s, *begins, bool(come), sum(come), leaving[index], error_s, means[index])
+            row = (
+                number,
+                alone_s,
+                *begins,
+                bool(come),
+                sum(come),
+                leaving[index],
+                crowded[index],
+                error_s,
+                means[index],
+            )
             found.append((sample.device, row))
     return found
 
@@ -187,10 +203,11 @@ def begin_cold(run: Run, graph: Graph) -> set[int]:
 
 @dataclass(frozen=True)
 class Wires:
-    """Links between hosts. hosts: by device"""
+    """What devices share: links between their hosts, and memories. hosts, memories: by device"""
 
     links: LinkCosts
     hosts: Mapping[str, str]
+    memories: Mapping[str, int]
 
     def leaving(self, run: Run) -> list[float]:
         """Bytes that leave for other hosts while each segment is computed: one message after the other, at the link's
@@ -240,12 +257,12 @@ def _busier(rows: Sequence[tuple[float, ...]], part: float) -> dict[str, float]:
 
 
 def _more(rows: Sequence[tuple[float, ...]]) -> dict[str, float]:
-    """What segments take longer by messages that come and bytes that leave, and what those save that have waited, as
-    fields of ``Waiting``; none where too few were seen."""
+    """What segments take longer by messages that come, bytes that leave and weights that others read beside, and what
+    those save that have waited, as fields of ``Waiting``; none where too few were seen."""
     if not (found := _fitted(rows, -1.0)):
         return {}
     x, part, knee, _ = found
-    names = ("wake_s", "wake_s_per_byte", "attend_s_per_byte", "rested_part", "rested_s")
+    names = ("wake_s", "wake_s_per_byte", "attend_s_per_byte", "crowded_s_per_byte", "rested_part", "rested_s")
     return dict(zip(names, [*x, part, part * knee], strict=True))
 
 
@@ -256,9 +273,9 @@ def _fitted(
     they take alone, of how much of it, and after which wait half of that. None where too few were seen. Beside them the
     pace of each run is fitted, near 1 by ``PACE``.
     """
-    table = np.array(rows, dtype=np.float64).reshape(-1, 9)
-    (numbers, alone_s, begun, idle), messages = np.split(table[:, :4], 4, axis=1), table[:, 4:7]
-    error, time_s = table[:, 7:8], table[:, 8]
+    table = np.array(rows, dtype=np.float64).reshape(-1, 10)
+    (numbers, alone_s, begun, idle), messages = np.split(table[:, :4], 4, axis=1), table[:, 4:8]
+    error, time_s = table[:, 8:9], table[:, 9]
     if np.count_nonzero(messages.any(axis=1)) < LEAST:
         return None
     of_run = numbers == np.unique(numbers)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from model import costs, layer_kinds
 from model.arrays import arrays
 from model.graph import Graph
-from model.mapping import extent
 from model.samples import PartOf
 
 
@@ -32,10 +31,10 @@ class Weights:
         by_kind: dict[str, float] = {}
         for part in (part for parts in segments for part in parts):
             kind = self._kind(part)
-            by_kind[kind] = by_kind.get(kind, 0.0) + self._of(part)
+            by_kind[kind] = by_kind.get(kind, 0.0) + self.of(part)
         so_far, most = 0.0, 0.0
         for parts in segments:
-            sizes = [self._of(part) for part in parts]
+            sizes = [self.of(part) for part in parts]
             so_far += sum(sizes)
             rebuilt = [layer_kinds.rebuilt(self._kind(p)) * size for p, size in zip(parts, sizes, strict=True)]
             most = max(most, so_far + max([sum(rebuilt) + layer_kinds.COPIES * max(rebuilt, default=0.0), *sizes]))
@@ -43,10 +42,8 @@ class Weights:
 
     def _kind(self, part: PartOf) -> str:
         kind = layer_kinds.kind(self.graph, self.graph.layers[part.layer])
-        return kind if self._share(part) == 1 else layer_kinds.part_of(kind)
+        return kind if part.share(self.graph) == 1 else layer_kinds.part_of(kind)
 
-    def _of(self, part: PartOf) -> float:
-        return float(self._cut[part.layer, part.axis] * self._share(part) + self._kept[part.layer, part.axis])
-
-    def _share(self, part: PartOf) -> float:
-        return (part.stop - part.start) / extent(self.graph, self.graph.layers[part.layer], part.axis)
+    def of(self, part: PartOf) -> float:
+        """Bytes that a part has."""
+        return float(self._cut[part.layer, part.axis] * part.share(self.graph) + self._kept[part.layer, part.axis])

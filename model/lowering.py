@@ -80,6 +80,12 @@ def alone(s: Shards, task: int) -> bool:
 
 
 @inlined
+def share_of(g: GraphArrays, s: Shards, task: int, shard: int) -> float:
+    """The part of a task's work that a shard does."""
+    return 1.0 if alone(s, task) else (s.stop[ix(shard)] - s.start[ix(shard)]) / g.size[ix(task), ix(s.kind[ix(task)])]
+
+
+@inlined
 def needed(g: GraphArrays, s: Shards, edge: int, task: int, reader: int) -> tuple[int, int, int]:
     """Axis and interval that shard ``reader`` of ``task`` needs over ``edge`` (see ``boxes.Need``); axis -1: all."""
     need = g.edge_need[ix(edge), ix(s.kind[ix(task)])]

@@ -34,8 +34,8 @@ from model.compiled import inlined, kernel
 from model.costs import PART, CostArrays
 from model.history import Log, link, put, take_out
 from model.lag import under_way_s
-from model.lowering import Shards, held_axis, needed, place_ends, touches, widen
-from model.seconds import seconds_of, share_of
+from model.lowering import Shards, held_axis, needed, place_ends, share_of, touches, widen
+from model.seconds import seconds_of
 from model.simulation import ATTEND, ENTER, LEAVE, LONGEST_S, SEND, UNCOUNTABLE, handling_s, longest
 from model.spending import size_of
 from model.ticks import (

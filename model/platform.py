@@ -158,6 +158,13 @@ class Platform:
         """Device → its host, by name."""
         return {device.name: self.hosts[device.host].name for device in self.devices}
 
+    @property
+    def memories(self) -> dict[str, int]:
+        """Device → index of the pool that it reads: of one machine, which hosts of one address are, the first."""
+        first = {host.address: pool for pool, host in reversed([*enumerate(self.hosts)])}
+        pools = [first[host.address] for host in self.hosts] + [*range(len(self.hosts), len(self.pools))]
+        return {device.name: pools[device.pool] for device in self.devices}
+
     def without(self, names: tuple[str, ...]) -> Platform:
         """The platform without some of its hosts; what is left keeps its names and its order."""
         left = [i for i, host in enumerate(self.hosts) if host.name not in names]

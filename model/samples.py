@@ -12,6 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from model.arrays import Floats
+from model.graph import Graph
+from model.mapping import extent
 from runtime.steady import counted, steady_s
 from runtime.trace import Memory
 
@@ -36,6 +38,10 @@ class PartOf:
     axis: int
     start: int
     stop: int
+
+    def share(self, graph: Graph) -> float:
+        """Of its layer."""
+        return (self.stop - self.start) / extent(graph, graph.layers[self.layer], self.axis)
 
 
 @dataclass(frozen=True)

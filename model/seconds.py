@@ -8,17 +8,12 @@ from model import boxes, relayout
 from model.arrays import GraphArrays, ix
 from model.compiled import inlined
 from model.costs import GAIN, JOIN, KEPT, SPLIT, VECTOR, WHOLE, CostArrays
+from model.crowding import crowded_s
 from model.lowering import Shards, alone
 from model.rest import saved, unrested
 from model.vectors import filled
 
 filled_last = inlined(filled)
-
-
-@inlined
-def share_of(g: GraphArrays, s: Shards, task: int, shard: int) -> float:
-    """The part of a task's work that a shard does."""
-    return 1.0 if alone(s, task) else (s.stop[ix(shard)] - s.start[ix(shard)]) / g.size[ix(task), ix(s.kind[ix(task)])]
 
 
 @inlined
@@ -47,6 +42,8 @@ def seconds_of(
         if kind == boxes.CHANNELS:
             computed *= filled_last(np.rint(share * g.size[ix(task), ix(kind)]), work[VECTOR])
         seconds = work[ix(split)] + work[ix(split + 1)] * computed
+        if c.crowded[ix(device)] > 0:
+            seconds += crowded_s(g, s, c, task, share, device)
     if len(c.beside) > 0:
         seconds = max(-before, seconds + share * _beside(g, s, c, task, device, since))
     return seconds - saved(c, device, before + seconds) + saved(c, device, before) if rested else seconds

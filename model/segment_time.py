@@ -32,7 +32,6 @@ from model.costs import SPLIT, VECTOR, WHOLE, apart
 from model.edges import Edge, edges_of
 from model.graph import Graph
 from model.layer_costs import rows
-from model.mapping import extent
 from model.samples import PartOf
 from model.signature import signatures
 from model.vectors import filled
@@ -81,17 +80,13 @@ class Network:
             joins = [join for edge in edges if edge.maker in divided for join in self._join(edge, divided[edge.maker])]
             saves = [edge for edge in edges if edge.maker in made]
             kept = sum(edge.size_bytes for edge in saves if edge.origin in made)
-            yield InSegment(part, self.share(part), saves, joins, kept)
+            yield InSegment(part, part.share(self.graph), saves, joins, kept)
             made.add(part.layer)
-
-    def share(self, part: PartOf) -> float:
-        """Of its layer."""
-        return (part.stop - part.start) / extent(self.graph, self.graph.layers[part.layer], part.axis)
 
     def divided(self, parts: Iterable[PartOf]) -> Divided:
         """The layers that are made in parts, of all parts of a mapping."""
         found: dict[int, tuple[int, int]] = {}
-        for part in (part for part in parts if self.share(part) < 1):
+        for part in (part for part in parts if part.share(self.graph) < 1):
             found[part.layer] = part.axis, found.get(part.layer, (part.axis, 0))[1] + 1
         return found
 

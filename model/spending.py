@@ -26,6 +26,7 @@ from model.costs import (
     WATTS,
     CostArrays,
 )
+from model.crowding import weights_of
 from model.lag import under_way_s
 from model.layer_kinds import COPIES
 from model.ledger import (
@@ -46,9 +47,9 @@ from model.ledger import (
     WEIGHTS,
     Ledger,
 )
-from model.lowering import Messages, Shards, alone
+from model.lowering import Messages, Shards, alone, share_of
 from model.rest import begins_rested, busy_after, kept_warm
-from model.seconds import seconds_of, share_of
+from model.seconds import seconds_of
 
 
 @kernel()
@@ -145,7 +146,7 @@ def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, s
     a[COMPUTE] += seconds
     a[BUSY] += busy_s
     a[ENERGY] += busy_s * c.work[task, device, WATTS]
-    weights = c.cut_bytes[task, kind] * share + c.kept_bytes[task, kind]
+    weights = weights_of(c, task, kind, share)
     a[WEIGHTS] += weights
     a[MEMORY] += weights * c.work[task, device, HOLD if alone(s, task) else HOLD_PART]
     a[MEMORY] += c.work[task, device, OWN]

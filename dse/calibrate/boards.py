@@ -6,6 +6,7 @@ coefficients. Of boards that are alike one is measured for all of them.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
@@ -42,6 +43,18 @@ def described(platform: Platform, device: int) -> tuple[Any, ...]:
     d = platform.devices[device]
     arch = platform.hosts[d.host].arch
     return arch, d.unit, len(d.cores), d.threads, d.provider, d.arena, d.power_w
+
+
+def beside(platform: Platform) -> list[list[int]]:
+    """Devices of one memory, where it has several: of memories with devices that are said alike those of the first."""
+    of = defaultdict[int, list[int]](list)
+    for number, memory in enumerate(platform.memories.values()):
+        of[memory].append(number)
+    first: dict[Any, list[int]] = {}
+    for devices in of.values():
+        if len(devices) > 1:
+            first.setdefault(tuple(described(platform, device) for device in devices), devices)
+    return list(first.values())
 
 
 def twins(platform: Platform, every: Sequence[Board]) -> dict[int, int]:

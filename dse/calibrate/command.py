@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from dse.calibrate import boards as kinds
 from dse.calibrate.boards import Board
-from dse.calibrate.design import WHOLE, Design, designs, probes, stretches, together, whole
+from dse.calibrate.design import WHOLE, Design, designs, in_parts, probes, stretches, together, whole
 from dse.calibrate.level import levelled
 from dse.calibrate.links import link_bundles
 from dse.calibrate.measure import (
@@ -49,7 +49,8 @@ PATIENCE, FEWEST = 8, 8
 tell most are run, at least so many."""
 TOGETHER, TOGETHER_S = (4, 2), 10.0
 """At most so many devices run a network together: as many in stretches as the first says, and handing it to and fro as
-many as each says, in so many seconds by what is guessed. The fewer, the longer each computes between two messages."""
+many as each says, in so many seconds by what is guessed. The fewer, the longer each computes between two messages. As
+many of one memory compute parts of layers."""
 AMID = 4
 """After so many runs on one device the whole of a network is run again, now of the one, now of the other: how fast is
 the device at that time?"""
@@ -147,7 +148,8 @@ class Lab:
         return [Job(Subject(cnn, self.platform, device), design, frames) for design in every]
 
     def together(self, turn: int) -> list[Job]:
-        """The runs of each network on several devices; none where there is one. Of different hosts, where there are.
+        """The runs of each network on several devices; none where there is one. Of different hosts, where there
+        are, but for parts of layers, which those of one memory have.
 
         Before them those of the first network in which single layers are alone. turn: how often they were run before
         """
@@ -171,6 +173,7 @@ class Lab:
             *others, last = together(graph, some, self.seed)
             fit = [d for d in others if (WARMUP + LEAST) * self._guessed(cnn, d)[-1] <= TOGETHER_S] + [last]
             chosen.append(fit[min(rank, len(fit) - 1)])
+            chosen += [in_parts(graph, beside[:most]) for beside in kinds.beside(self.platform)]
         guessed = [self._guessed(cnn, design) for design in dict.fromkeys(chosen)]
         return [Job(on, design, frames_for(self.budget_s / FEWEST, time_s)) for on, design, time_s in guessed]
 

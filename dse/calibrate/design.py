@@ -13,14 +13,15 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, cycle, pairwise
 
 from model import boxes
 from model.graph import Graph, Layer
 from model.mapping import Mapping, Shard, extent
 
-WHOLE, STRETCHES = "whole", "stretches"
-"""What two designs are called: the network as one segment, and as one on each of several devices."""
+WHOLE, STRETCHES, IN_PARTS = "whole", "stretches", "in parts"
+"""What designs are called: the network as one segment; as one on each of several devices; with a part of each heavy
+layer on each of several."""
 BORDERED = (1 / 2, 1 / 4, 1 / 2, 1 / 8)
 """Share of layers that begin a segment, of each random partition."""
 CUTS: tuple[tuple[int, tuple[float, ...]], ...] = (
@@ -98,6 +99,13 @@ def stretches(graph: Graph, devices: Sequence[int]) -> Design:
     return Design(STRETCHES, Mapping.whole(graph, on), stream=True)
 
 
+def in_parts(graph: Graph, devices: Sequence[int]) -> Design:
+    """Heavy layers in a part for each device, about as many channels each: what these share slows them down."""
+    cuts = [part / len(devices) for part in range(1, len(devices))]
+    rows = (_shards(graph, layer, devices, boxes.CHANNELS, cuts) for layer in graph.layers)
+    return Design(IN_PARTS, Mapping.of(shard for row in rows for shard in row))
+
+
 def probes(graph: Graph, devices: Sequence[int]) -> Iterator[Design]:
     """The probe mappings of the thesis: a convolution, a fully connected layer, an activation, each alone on a device.
 
@@ -126,7 +134,7 @@ def _partitions(graph: Graph, device: int, seed: int) -> Iterator[Design]:
 def _splits(graph: Graph, device: int) -> Iterator[Design]:
     """Heavy layers in parts, each part a segment; the layers between two of them in one."""
     for kind, cuts in CUTS:
-        rows = [_shards(graph, layer, device, kind, cuts) for layer in graph.layers]
+        rows = [_shards(graph, layer, [device], kind, cuts) for layer in graph.layers]
         split = {row[0].layer for row in rows if len(row) > 1}
         if split:
             borders = sorted((split | {layer + 1 for layer in split}) - {len(graph.layers)})
@@ -135,13 +143,14 @@ def _splits(graph: Graph, device: int) -> Iterator[Design]:
             yield Design(what, Mapping.of(shard for row in rows for shard in row), tuple(borders))
 
 
-def _shards(graph: Graph, layer: Layer, device: int, kind: int, cuts: Sequence[float]) -> list[Shard]:
-    """A layer as a kind of split has it: in parts where it is heavy and can be split, else whole."""
+def _shards(graph: Graph, layer: Layer, devices: Sequence[int], kind: int, cuts: Sequence[float]) -> list[Shard]:
+    """A layer as a kind of split has it: in parts where it is heavy and can be split, on devices in turn; else whole,
+    on the first."""
     rule = boxes.rule(graph, layer, kind) if boxes.is_heavy(graph, layer) else None
-    if rule is None:
-        return [Shard(layer.index, 0, extent(graph, layer), device)]
-    units = rule.size // rule.grain
-    edges = sorted({0, rule.size, *(round(cut * units) * rule.grain for cut in cuts)})
-    if len(edges) == 2:
-        return [Shard(layer.index, 0, extent(graph, layer), device)]
-    return [Shard(layer.index, a, b, device, kind) for a, b in pairwise(edges)]
+    units = rule.size // rule.grain if rule else 0
+    edges = sorted({0, rule.size, *(round(cut * units) * rule.grain for cut in cuts)}) if rule else []
+    if len(edges) <= 2:
+        return [Shard(layer.index, 0, extent(graph, layer), devices[0])]
+    return [
+        Shard(layer.index, a, b, device, kind) for (a, b), device in zip(pairwise(edges), cycle(devices), strict=False)
+    ]

@@ -76,7 +76,8 @@ class Fitting:
 
     def _with_waiting(self, fits: Fits, links: LinkCosts) -> Fits:
         names = labels(self.alike)
-        runs, units, wires = self.found.together, self._units(fits), Wires(links, self.lab.platform.host_names)
+        runs, units, platform = self.found.together, self._units(fits), self.lab.platform
+        wires = Wires(links, platform.host_names, platform.memories)
         waiting = fit_waiting(runs, self.networks, units, wires, names)
         waiting = fit_stream(runs, self.networks, waiting, units, wires, names)
         return _changed(fits, lambda name, unit: replace(unit, **vars(waiting[names[name]])))

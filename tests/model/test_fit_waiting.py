@@ -14,6 +14,7 @@ from codegen.zoo import cached
 from model import coefficients
 from model.bounds import COMPUTE as COMPUTES
 from model.bounds import REST, held, shares
+from model.boxes import CHANNELS
 from model.case import Case
 from model.coefficients import Coefficients, UnitCost
 from model.fit_memory import fit_memory, peak_bytes
@@ -44,6 +45,7 @@ KNOWN = Waiting(late_s=40e-6, late_s_per_byte=20e-12, wake_s=15e-6, wake_s_per_b
 UNATTENDED = replace(KNOWN, attend_s_per_byte=0.0)
 UNIT = coefficients.load("generic").unit("cpu")
 MB = 10**6
+MEMORIES = {name: number for number, name in enumerate(TYPES)}
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +80,8 @@ def made_up(
     )
 
 
-def found(graph: Graph, *runs: Run, unit: UnitCost = UNIT) -> Waiting:
-    wires = Wires(fit_links(Truth().samples(), TYPES), hosts={name: name for name in TYPES})
+def found(graph: Graph, *runs: Run, unit: UnitCost = UNIT, memories: dict[str, int] = MEMORIES) -> Waiting:
+    wires = Wires(fit_links(Truth().samples(), TYPES), hosts={name: name for name in TYPES}, memories=memories)
     units = dict.fromkeys(NAMES, unit)
     networks = {graph.name: Network(graph)}
     waiting = fit_waiting(runs, networks, units, wires, TYPES)
@@ -88,7 +90,7 @@ def found(graph: Graph, *runs: Run, unit: UnitCost = UNIT) -> Waiting:
 
 def test_what_messages_cost_comes_back(graph: Graph) -> None:
     seen = [*vars(found(graph, made_up(graph, UNATTENDED))).values()]
-    assert seen[2:] == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte, *[0] * 9], rel=1e-3)
+    assert seen[2:] == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte, *[0] * 10], rel=1e-3)
     assert seen[:2] == pytest.approx(
         [KNOWN.late_s, KNOWN.late_s_per_byte], rel=0.2
     )  # what the link takes is fitted, too
@@ -133,6 +135,28 @@ def test_what_rest_saves_comes_back(graph: Graph, noise: float) -> None:
     assert seen.wake_s == pytest.approx(KNOWN.wake_s, rel=0.3)
     seen = found(graph, made_up(graph, KNOWN, noise=noise))
     assert seen.rested_s < 2e-5
+
+
+@pytest.mark.parametrize("noise", [0.0, 5e-6])
+def test_what_devices_of_one_memory_cost_each_other_comes_back(graph: Graph, noise: float) -> None:
+    """Beside what messages cost, in another run; nothing where each has a memory of its own."""
+    crowded, rng, clock = 2e-10, np.random.default_rng(3), Clock(Network(graph), UNIT)
+    whole = [(layer, extent(graph, layer)) for layer in graph.layers if graph.weight_bytes(layer) > 1e5]
+    samples = []
+    for layer, size in whole:
+        cut = int(rng.integers(1, size))
+        parts = [PartOf(layer.index, CHANNELS, *edge) for edge in ((0, cut), (cut, size))]
+        less = min(cut, size - cut) / size * graph.weight_bytes(layer)
+        for name, part in zip(NAMES, parts, strict=True):
+            divided = clock.network.divided(parts)
+            time_s = clock.seconds([part], divided) + crowded * less + float(rng.normal()) * noise
+            samples.append(Sample("segment", name, graph.name, (part,), (time_s,) * 5, layer.index))
+    apart = made_up(graph, KNOWN)
+    parts_of_it = replace(apart, samples=tuple(samples), arrivals=())
+    seen = found(graph, apart, parts_of_it, memories=dict.fromkeys(TYPES, 0))
+    assert seen.crowded_s_per_byte == pytest.approx(crowded, rel=0.15)
+    assert seen.attend_s_per_byte == pytest.approx(KNOWN.attend_s_per_byte, rel=0.05)
+    assert found(graph, apart, parts_of_it).crowded_s_per_byte == 0
 
 
 @pytest.mark.parametrize("part", [0.25, 1.0])

@@ -54,6 +54,7 @@ def some_costs(draw: random.Random, graph: Graph, g: GraphArrays) -> CostArrays:
     rng = np.random.default_rng(draw.randrange(2**32))
     edges = draw.choice([0, len(g.edge_tensor)])
     stages = draw.choice([3, 4])
+    c = c._replace(memory_of=rng.integers(0, 3, DEVICES, np.int32))
     if draw.random() < 0.5:
         return c._replace(
             work=vectors(rng, c.work * rng.uniform(0.1, 10, c.work.shape)),
@@ -70,6 +71,7 @@ def some_costs(draw: random.Random, graph: Graph, g: GraphArrays) -> CostArrays:
             busy=rng.uniform(0.1, 1, (DEVICES, 3)) * draw.choice([0, 1]),
             cold=rng.uniform(0, [5, 1e-3, 1e-3], (DEVICES, 3)),
             turn=rng.uniform(0, 1e-3, (DEVICES, 2)) * draw.choice([0, 1]),
+            crowded=rng.uniform(0, 1e-7, DEVICES) * draw.choice([0, 1]),
         )
     return c._replace(
         work=vectors(rng, 1e-6 * rng.integers(0, 3, c.work.shape)),

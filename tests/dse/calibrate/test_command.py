@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 
 from dse.calibrate.command import TOGETHER, Lab
-from dse.calibrate.design import STRETCHES
+from dse.calibrate.design import IN_PARTS, STRETCHES
 from dse.calibrate.measure import LEAST, Job
 from dse.calibrate.samples import opened
 from dse.inputs import read_cnn
@@ -24,16 +24,20 @@ def unused(*_: object) -> NoReturn:
     raise AssertionError
 
 
-def together(folder: Path, names: Sequence[str], devices: int) -> list[Job]:
+def together(folder: Path, names: Sequence[str], cluster: Platform) -> list[Job]:
     cnns = tuple(read_cnn(str(save(folder, six_layers(), f"{name}.onnx")), [], True) for name in names)
     with opened(folder / "samples.jsonl") as store:
-        lab = Lab(cnns, platform(devices), "", store, unused, unused, folder, 1.0, 1.0, 0)
+        lab = Lab(cnns, cluster, "", store, unused, unused, folder, 1.0, 1.0, 0)
         return [job for job in lab.together(0) if not job.design.what.startswith("alone")]
 
 
 @pytest.mark.parametrize("devices", [5, 3, 2])
 def test_most_devices_run_a_network_together_and_then_few_of_them(tmp_path: Path, devices: int) -> None:
-    jobs, everyone, pairs = together(tmp_path, NETWORKS, devices), set(range(min(devices, TOGETHER[0]))), set()
+    jobs, everyone, pairs = (
+        together(tmp_path, NETWORKS, platform(devices)),
+        set(range(min(devices, TOGETHER[0]))),
+        set(),
+    )
     for name in NETWORKS:
         even, many, few = [job for job in jobs if job.subject.cnn.graph.name == name]
         assert even.design.what == STRETCHES
@@ -52,14 +56,26 @@ def test_a_slow_network_is_handed_to_and_fro_least_often_by_many_and_by_few(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, devices: int
 ) -> None:
     monkeypatch.setattr("dse.calibrate.command.guessed_s", lambda *_: 1e6)
-    _, *others = together(tmp_path, NETWORKS[:1], devices)
+    _, *others = together(tmp_path, NETWORKS[:1], platform(devices))
     assert {job.design.what for job in others} == {"together, 2 switches"}
     assert [job.frames for job in others] == [LEAST] * (2 if devices > 2 else 1)
 
 
+def test_devices_of_one_memory_compute_parts_of_layers_as_many_as_few(tmp_path: Path) -> None:
+    """Of hosts that are said alike, those of the first; a GPU with a memory of its own has it for itself."""
+    board = "slots=0\nb, slots=1\nb, slots=2\nb, slots=3\nb, slots=4, gpu=any (CUDA), gpu_memory=1GB"
+    text = f"a, slots=0\nb, {board}\n{board.replace('b,', 'c,').replace('slots=0', 'c, slots=0', 1)}\n"
+    cluster = Platform.parse(text, "p.txt")
+    parts = [job.design for job in together(tmp_path, NETWORKS[:1], cluster) if job.design.what == IN_PARTS]
+    assert [[cluster.devices[d].name for d in design.mapping.devices] for design in parts] == [
+        [f"b_cpu{k}" for k in range(count)] for count in TOGETHER
+    ]
+
+
 def test_what_is_run_of_a_network_is_the_same_whatever_else_is_run(tmp_path: Path) -> None:
     whole, reverse, one = (
-        {job.key for job in together(tmp_path, names, 4)} for names in (NETWORKS, NETWORKS[::-1], NETWORKS[1:2])
+        {job.key for job in together(tmp_path, names, platform(4))}
+        for names in (NETWORKS, NETWORKS[::-1], NETWORKS[1:2])
     )
     assert whole == reverse
     assert one < whole

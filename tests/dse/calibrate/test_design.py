@@ -12,7 +12,7 @@ import pytest
 
 from codegen.zoo import cached
 from dse.calibrate.command import FEWEST, affordable
-from dse.calibrate.design import CUTS, WHOLE, Design, designs, probes, stretches
+from dse.calibrate.design import CUTS, WHOLE, Design, designs, in_parts, probes, stretches
 from model import boxes
 from model.graph import Graph
 from model.load import load
@@ -65,6 +65,18 @@ def test_stretches_follow_each_other_with_about_as_many_macs_each(graph: Graph, 
 def most(macs: list[int], ends: list[int]) -> int:
     """Of the MACs of stretches that end so."""
     return max(sum(macs[begin:end]) for begin, end in pairwise(ends))
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_each_device_has_a_part_of_each_heavy_layer(graph: Graph, count: int) -> None:
+    design, feeds = in_parts(graph, range(count)), frame(graph)
+    on = defaultdict[int, list[int]](list)
+    for shard in design.mapping.shards:
+        on[shard.layer].append(shard.device)
+    for layer in graph.layers:
+        rule = boxes.rule(graph, layer, boxes.CHANNELS) if boxes.is_heavy(graph, layer) else None
+        assert on[layer.index] == [*range(min(count, rule.size // rule.grain) if rule else 1)]
+    assert_same(run_plan(graph, plan(graph, platform(count), design.mapping), feeds), run_whole(graph.path, feeds))
 
 
 def test_every_part_of_a_split_layer_is_a_segment_of_its_own(graph: Graph) -> None:
