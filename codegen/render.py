@@ -29,7 +29,6 @@ HOST = re.compile(r"([A-Za-z0-9_-]+@)?[A-Za-z0-9_:][A-Za-z0-9_.:-]*")
 
 DEVICE_FILES = (
     "__init__.py",
-    "arena.py",
     "clock.py",
     "communicator.py",
     "draft.py",
@@ -44,6 +43,7 @@ DEVICE_FILES = (
     "metering.py",
     "mpi.py",
     "options.py",
+    "pages.py",
     "program.py",
     "quota.py",
     "rank.py",

@@ -10,11 +10,11 @@ from typing import Any, Callable, Iterator, Tuple
 
 import numpy as np
 
-from runtime.arena import Arena, room_of
 from runtime.clock import now_s
 from runtime.communicator import Communicator, Request, wait
 from runtime.memory import BASE, BUFFERS, SEGMENTS, Footprint
 from runtime.options import Options
+from runtime.pages import Pages, room_of
 from runtime.segment import CPU, Segment, load, open_session
 from runtime.trace import COMPUTE, REST, SEND, WAIT
 
@@ -52,13 +52,13 @@ class Shared:
     activity: what the rank is doing, for a person
     sessions: opened segments by file
     footprint: what takes how much memory
-    arena: what buffers are in
+    pages: what buffers are in
     """
 
     activity: str = "starting"
     sessions: dict[str, Any] = field(default_factory=dict)
     footprint: Footprint = field(default_factory=Footprint)
-    arena: Arena = field(default_factory=Arena)
+    pages: Pages = field(default_factory=Pages)
 
 
 class Rank:
@@ -92,7 +92,7 @@ class Rank:
 
     def memory(self, shape: tuple[int, ...], dtype: str) -> np.ndarray:
         """Some of the memory of buffers."""
-        array = self.shared.arena.zeros(shape, dtype)
+        array = self.shared.pages.zeros(shape, dtype)
         self.shared.footprint.add(BUFFERS, room_of(array.nbytes))
         return array
 

@@ -16,8 +16,9 @@ REST = "the rest"
 """What the wait at the end of a frame is for, until all that was sent has left."""
 MEASURED, ESTIMATE = "measured", "estimate"
 """Where an energy comes from: a meter, or declared watts times measured time."""
-NOISE_BYTES = 2_000_000
-"""A peak so far above what is there at the end was before."""
+NOISE_BYTES = 4_000_000
+"""A peak so far above what is there at the end was before. Half of it is for the last huge page of buffers, and its end
+is no part."""
 PREDICTED = "predicted"
 """In place of measured: what a trace says that a simulator made."""
 JSON: dict[str, Any] = {"int": int, "float": (int, float), "str": str, "bool": bool}

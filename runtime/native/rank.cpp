@@ -62,9 +62,9 @@ Buffer& Rank::buffer(const char* name, Sizes shape, const char* dtype) {
 }
 
 char* Rank::memory(size_t size) {
-    char* taken = shared.arena.take(size);
+    char* taken = shared.pages.take(size);
     std::memset(taken, 0, size);  // fetches the memory before the first frame
-    shared.footprint.buffers += long(Arena::room_of(size));
+    shared.footprint.buffers += long(Pages::room_of(size));
     return taken;
 }
 

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "arena.hpp"
 #include "buffer.hpp"
 #include "communicator.hpp"
 #include "memory.hpp"
 #include "note.hpp"
 #include "ort.hpp"
+#include "pages.hpp"
 
 class Rank;
 using Frame = std::function<void()>;
@@ -100,7 +100,7 @@ struct Shared {
     ort::Settings settings;
     std::map<std::string, ort::Session> sessions;
     Footprint footprint;
-    Arena arena;  // what buffers are in
+    Pages pages;  // what buffers are in
 };
 
 // The buffers, segments and messages of one rank. A program makes them once; its frame only uses them.

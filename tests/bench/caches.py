@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from runtime.arena import Arena
+from runtime.pages import Pages
 from runtime.segment import CPU, Segment, open_session
 from tests.tiny_cnn import network, node, save
 
@@ -41,8 +41,8 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=100)
     parser.add_argument("--frames", type=int, default=30)
     asked = parser.parse_args()
-    arena = Arena()
-    buffers = [arena.zeros(SHAPE, "float32") for _ in range(asked.layers + 1)]
+    pages = Pages()
+    buffers = [pages.zeros(SHAPE, "float32") for _ in range(asked.layers + 1)]
     with tempfile.TemporaryDirectory() as folder:
         path = str(save(Path(folder), network([node("Relu", ["x"], ["y"])], {"x": SHAPE}, ["y"])))
         segments = [

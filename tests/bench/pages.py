@@ -18,7 +18,7 @@ SMALL = """
 LARGEST_BYTES = 0
 """
 PAGES = {"huge": "", "small": SMALL}
-"""What is added at the end of a bundle's ``runtime/arena.py``."""
+"""What is added at the end of a bundle's ``runtime/pages.py``."""
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
     asked = parser.parse_args()
     cnn = read_cnn(asked.cnn, [], False)
     mapping = (stretched if asked.stretches else scattered)(cnn, asked.ranks)
-    found = in_turn(cnn, asked.ranks, mapping, "runtime/arena.py", PAGES, asked.frames, asked.repeat)
+    found = in_turn(cnn, asked.ranks, mapping, "runtime/pages.py", PAGES, asked.frames, asked.repeat)
     print(f"{cnn.graph.name} on {asked.ranks} ranks, {asked.repeat} turns of {asked.frames} frames")
     report(found, "small")
     for name, turns in found.items():

@@ -25,7 +25,7 @@ from model import boxes
 from model.graph import Graph, Layer
 from model.mapping import Mapping, Shard, extent
 from model.platform import Platform
-from runtime.arena import Arena
+from runtime.pages import Pages
 from runtime.segment import CPU, Segment, open_session
 from tests.bench.caches import frame_s
 from tests.bench.waiting import cluster, measure
@@ -42,8 +42,8 @@ def convolution_s(folder: Path, channels: int, frames: int) -> float:
     nodes = [node("Conv", ["x", "w"], ["y"], pads=[1] * 4)]
     shape, weights = (1, 128, 14, 14), {"w": weight(channels, 128, 3, 3)}
     file = save(folder, network(nodes, {"x": shape}, ["y"], weights), f"{channels}.onnx")
-    arena = Arena()
-    read, written = arena.zeros(shape, "float32"), arena.zeros((1, channels, 14, 14), "float32")
+    pages = Pages()
+    read, written = pages.zeros(shape, "float32"), pages.zeros((1, channels, 14, 14), "float32")
     read[:] = np.random.default_rng(0).normal(size=shape)
     segment = Segment(open_session(str(file), CPU, 1), {"x": read}, {"y": written})
     return median(frame_s([segment], 0.0) for _ in range(frames))

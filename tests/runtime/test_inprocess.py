@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from codegen.verify import run_whole
-from runtime.arena import LARGEST_BYTES, SIZE_FILE, room_of
 from runtime.bench import traces
 from runtime.errors import CleaveError
 from runtime.frames import random_frame, save_npz
 from runtime.inprocess import InProcessCommunicator, World, run_in_process
 from runtime.options import Options
+from runtime.pages import LARGEST_BYTES, SIZE_FILE, room_of
 from runtime.plan import Buffer, Plan, Recv
 from runtime.trace import Trace
 from tests.tiny import DATA, Tiny, channels, finish, rank, rows, timeless, types
@@ -219,7 +219,7 @@ def test_ranks_may_gather_again_and_again() -> None:
 FETCHING = """
 from mmap import PAGESIZE
 import numpy as np
-from runtime.arena import ALIGNMENT
+from runtime.pages import ALIGNMENT
 from runtime.bench import traces
 from runtime.inprocess import InProcessCommunicator, World
 from runtime.options import Options

@@ -23,7 +23,7 @@ LARGEST_BYTES = 2 << 20
 SIZE_FILE = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size"
 
 
-class Arena:
+class Pages:
     """Memory that is given out piece by piece, and never taken back."""
 
     def __init__(self) -> None:

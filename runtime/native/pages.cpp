@@ -1,4 +1,4 @@
-#include "arena.hpp"
+#include "pages.hpp"
 
 #include <sys/mman.h>
 
@@ -18,11 +18,11 @@ static size_t huge() {
     return size <= LARGEST ? size : 0;
 }
 
-size_t Arena::room_of(size_t size) {
+size_t Pages::room_of(size_t size) {
     return (size / ALIGNMENT + 1) * ALIGNMENT;
 }
 
-char* Arena::take(size_t size) {
+char* Pages::take(size_t size) {
     const size_t room = room_of(size);
     if (room > left_) {
         const size_t page = huge();
