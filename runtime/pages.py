@@ -16,8 +16,8 @@ import numpy as np
 
 ALIGNMENT = 64
 """Bytes; a cache line, and what vector instructions like."""
-BLOCK_BYTES = 64 << 20
-"""Of address space that is taken at a time. Memory is only what is written to."""
+BLOCK_BYTES = 256 << 20
+"""Of address space that is taken at a time. Memory is only what is written to; up to a huge page of each is wasted."""
 LARGEST_BYTES = 2 << 20
 """Of a huge page. Where pages are of 16 kB, a huge one is of 32 MB, of which a rank might need next to nothing."""
 SIZE_FILE = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size"

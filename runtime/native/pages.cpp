@@ -7,9 +7,9 @@
 #include <fstream>
 #include <new>
 
-constexpr size_t ALIGNMENT = 64;       // bytes; a cache line, and what vector instructions like
-constexpr size_t BLOCK = 64 << 20;     // bytes of address space that are taken at a time
-constexpr size_t LARGEST = 2 << 20;    // bytes of a huge page: of one of 32 MB a rank might need next to nothing
+constexpr size_t ALIGNMENT = 64;     // bytes; a cache line, and what vector instructions like
+constexpr size_t BLOCK = 256 << 20;  // bytes of address space that are taken at a time
+constexpr size_t LARGEST = 2 << 20;  // bytes of a huge page: of one of 32 MB a rank might need next to nothing
 
 // Bytes of a huge page; 0 where there are none, or they are too large.
 static size_t huge() {

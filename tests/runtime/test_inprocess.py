@@ -252,7 +252,7 @@ buffer = rank.buffer("b", (50, 2**20), "uint8")
 before = share_in_memory(buffer)
 rank.fetch()
 fetched = share_in_memory(buffer)
-others = [rank.buffer(str(size), (size,), "uint8") for size in (0, 1, 64, 65, 70 * 2**20, 3)]
+others = [rank.buffer(str(size), (size,), "uint8") for size in (0, 1, 64, 65, 300 * 2**20, 3)]
 for number, array in enumerate(others):
     array[:] = number
 places = sorted((array.ctypes.data, array.nbytes) for array in [buffer, *others])
