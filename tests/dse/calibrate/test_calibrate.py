@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import pairwise
 from math import hypot
 from pathlib import Path
@@ -21,7 +22,7 @@ import pytest
 
 from dse.calibrate.check import Drift
 from dse.calibrate.command import AMID, FIRST_LOOK, SAMPLES
-from dse.calibrate.design import WHOLE
+from dse.calibrate.design import IN_PARTS, WHOLE
 from dse.calibrate.samples import RUN, opened
 from dse.calibrate.turns import TURNS, settled
 from model import coefficients
@@ -29,7 +30,7 @@ from model import priced as prices
 from model.load import load
 from model.mapping import Mapping
 from model.platform import Platform
-from model.samples import Run
+from model.samples import Run, Sample
 from tests.command import PROGRAM, done, dse, files
 from tests.tiny_cnn import network, node, save, six_layers
 
@@ -102,12 +103,15 @@ def refused(*words: object) -> list[str]:
 
 @pytest.mark.mpi
 def test_a_run_has_the_times_of_all_segments_in_all_frames_and_what_they_depend_on(finished: Path) -> None:
+    """Segments of different devices are computed one after the other, but for parts of a layer."""
     runs = kept(str(finished))
     assert {run.device for run in runs} == {"a_cpu0"}
     assert {run.what for run in runs} >= {FIRST_LOOK, WHOLE, "layer by layer", "channels 0.5 + 0.5"}
     for run in runs:
         assert len(run.latencies_s) >= 3
-        assert all(0 < sum(times) <= latency for *times, latency in _frames(run)), run.what
+        beside = [[s for s in run.samples if s.device == rank.device] for rank in run.ranks]
+        for samples in beside if run.what == IN_PARTS else [run.samples]:
+            assert all(0 < sum(times) <= latency for *times, latency in _frames(run, samples)), run.what
         assert run.ranks[0].peak_bytes > 20e6
         assert run.conditions["numpy"]
         assert run.conditions["kernel"]
@@ -226,10 +230,10 @@ def test_devices_that_are_described_otherwise_are_measured_apart_into_files_of_t
     assert coefficients.load("out/b.json").unit("cpu").threads == 2
 
 
-def _frames(run: Run) -> list[tuple[float, ...]]:
-    """Of each frame, what its segments took and how long it was, with room for rounding."""
-    rounded = (latency_s + 1e-9 * (len(run.samples) + 1) for latency_s in run.latencies_s)
-    return list(zip(*(sample.times_s for sample in run.samples), rounded, strict=True))
+def _frames(run: Run, samples: Sequence[Sample]) -> list[tuple[float, ...]]:
+    """Of each frame, what some segments took and how long it was, with room for rounding."""
+    rounded = (latency_s + 1e-9 * (len(samples) + 1) for latency_s in run.latencies_s)
+    return list(zip(*(sample.times_s for sample in samples), rounded, strict=True))
 
 
 @pytest.mark.mpi
