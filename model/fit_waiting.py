@@ -24,7 +24,6 @@ from model.arrays import Floats
 from model.coefficients import UnitCost
 from model.crowding import crowded_bytes
 from model.graph import Graph
-from model.held_weights import Weights
 from model.least_squares import nonnegative
 from model.link_costs import LinkCosts
 from model.link_fit import one_way_s
@@ -131,7 +130,6 @@ def _longer(
     of segments that are asked for
     """
     found: list[Row] = []
-    weights = {name: Weights(network.graph) for name, network in networks.items()}
     for number, (was, run) in enumerate(runs):
         network, sizes = networks[run.network], defaultdict[int, list[int]](list)
         divided = network.divided(part for sample in run.samples for part in sample.parts)
@@ -139,7 +137,7 @@ def _longer(
             if message.sample is not None:
                 sizes[message.sample].append(message.size_bytes)
         clocks = {name: Clock(network, units[name]) for name in {sample.device for sample in run.samples}}
-        leaving, crowded = wires.leaving(run), crowded_bytes(weights[run.network], run.samples, wires.memories)
+        leaving, crowded = wires.leaving(run), crowded_bytes(network.weights, run.samples, wires.memories)
         begun, means = begin(run, network.graph), means_s(run.samples)
         idle = idle_s(was, begun)
         scatter = {name: scatter_s([s for s in run.samples if s.device == name]) for name in clocks}

@@ -22,7 +22,7 @@ and ``rested_s`` of the unit).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from model.coefficients import UnitCost
 from model.costs import SPLIT, VECTOR, WHOLE, apart
 from model.edges import Edge, edges_of
 from model.graph import Graph
+from model.held_weights import Weights
 from model.layer_costs import rows
 from model.samples import PartOf
 from model.signature import signatures
@@ -71,6 +72,11 @@ class Network:
     def __init__(self, graph: Graph) -> None:
         self.graph, self.names = graph, signatures(graph)
         self.edges = edges_of(graph, self.names)
+
+    @cached_property
+    def weights(self) -> Weights:
+        """Of its layers, and of parts of them."""
+        return Weights(self.graph)
 
     def inside(self, parts: Sequence[PartOf], divided: Divided = NOTHING) -> Iterator[InSegment]:
         """The parts of a segment, in order. divided: layers of the whole mapping that are"""

@@ -2,9 +2,9 @@
 
 A message between ranks of one host is copied page by page, so that it takes longer in pages of 4 kB than in those of
 2 MB, and what a segment reads and writes does, too. Two ranks on two cores, layers on either at random, latency in
-huge pages: ShuffleNet x 0.79, DenseNet-121 0.83, ResNet-50 0.91, AlexNet 0.98, for up to 3 MB more of a rank; in two
-stretches, with a message or two, no less (``python -m tests.bench.pages``; other runs: 0.77, 0.81, 0.94 and 0.96).
-Each buffer on its own would end with a huge page that is nearly empty.
+huge pages: ShuffleNet x 0.79, DenseNet-121 0.83, ResNet-50 0.91, AlexNet 0.98, for up to 3 MB more of a rank (``python
+-m tests.bench.pages --pieces``; other runs: 0.77, 0.81, 0.94 and 0.96); in two stretches, with a message or two, as
+long. Each buffer on its own would end with a huge page that is nearly empty.
 """
 
 from __future__ import annotations

@@ -116,9 +116,9 @@ def report(found: dict[str, list[Bench]], base: str) -> None:
         )
 
 
-def main() -> None:
-    """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def compared(doc: str | None, file: str, policies: Policies) -> dict[str, list[Bench]]:
+    """What the command line asks for, in turns. doc: what it says of itself"""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cnn", default="zoo:densenet121")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--pieces", action="store_true", help="layers on ranks at random")
@@ -127,10 +127,14 @@ def main() -> None:
     arguments = parser.parse_args()
     cnn = read_cnn(arguments.cnn, [], False)
     mapping = (scattered if arguments.pieces else stretched)(cnn, arguments.ranks)
-    file, times = "runtime/communicator.py", (arguments.frames, arguments.repeat)
-    found = in_turn(cnn, arguments.ranks, mapping, file, POLICIES, *times)
+    found = in_turn(cnn, arguments.ranks, mapping, file, policies, arguments.frames, arguments.repeat)
     print(f"{cnn.graph.name} on {arguments.ranks} ranks, {arguments.repeat} turns of {arguments.frames} frames")
-    report(found, "polling")
+    return found
+
+
+def main() -> None:
+    """Run the benchmark."""
+    report(compared(__doc__, "runtime/communicator.py", POLICIES), "polling")
 
 
 if __name__ == "__main__":

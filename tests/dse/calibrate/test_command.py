@@ -33,11 +33,8 @@ def together(folder: Path, names: Sequence[str], cluster: Platform) -> list[Job]
 
 @pytest.mark.parametrize("devices", [5, 3, 2])
 def test_most_devices_run_a_network_together_and_then_few_of_them(tmp_path: Path, devices: int) -> None:
-    jobs, everyone, pairs = (
-        together(tmp_path, NETWORKS, platform(devices)),
-        set(range(min(devices, TOGETHER[0]))),
-        set(),
-    )
+    jobs = together(tmp_path, NETWORKS, platform(devices))
+    everyone, pairs = set(range(min(devices, TOGETHER[0]))), set()
     for name in NETWORKS:
         even, many, few = [job for job in jobs if job.subject.cnn.graph.name == name]
         assert even.design.what == STRETCHES
