@@ -48,9 +48,12 @@ class Login:
     work: Annotated[
         str, typer.Option("--work", metavar="DIR", help="Folder on the hosts, in the home folder or not")
     ] = WORK
-    python: Annotated[str, typer.Option("--python", metavar="PATH", help="Python on the hosts, 3.8 or later")] = (
-        "python3"
-    )
+    python: Annotated[
+        str,
+        typer.Option(
+            "--python", metavar="PATH", help="Python on the hosts, 3.8 or later; ranks take that of dse prepare, if any"
+        ),
+    ] = "python3"
     mixed: Annotated[bool, typer.Option("--mixed", help="Let versions of Python packages differ between hosts")] = False
 
     def __post_init__(self) -> None:

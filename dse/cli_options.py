@@ -15,10 +15,11 @@ from rich.console import Console
 
 from codegen import bundle as bundles
 from dse import show
-from dse.inputs import Cnn, read_cnn, read_text
+from dse.inputs import Cnn, read_cnn
 from model import autodice, autodice_cores
 from model.mapping import Mapping
 from model.platform import Platform
+from model.texts import read_text
 from runtime.errors import CleaveError
 from runtime.images import ORDERS, Pixels, numbers
 

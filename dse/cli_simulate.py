@@ -25,7 +25,6 @@ from dse.cli_options import (
     print_json,
     read_platform,
 )
-from dse.inputs import read_text
 from dse.show_simulated import Look
 from dse.timeline import Scene
 from model import panels
@@ -36,6 +35,7 @@ from model.platform import Platform
 from model.predicted import traces
 from model.script import Script
 from model.simulated import simulated
+from model.texts import read_text
 from runtime import bench
 from runtime.bench import Bench
 from runtime.errors import CleaveError

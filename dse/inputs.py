@@ -55,15 +55,3 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     if not name or not all(w.strip().isdecimal() and 0 < int(w) <= LARGEST for w in words):
         raise CleaveError(f"--shape {text}: write it as INPUT=1,3,224,224, with whole sizes from 1 to {LARGEST}")
     return name, tuple(int(w) for w in words)
-
-
-def read_text(path: Path, what: str) -> str:
-    """A text file, or a ``CleaveError`` that says what is wrong with it."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise CleaveError(f"{path}: there is no such {what}") from error
-    except UnicodeDecodeError as error:
-        raise CleaveError(f"{path}: is no text ({what})") from error
-    except OSError as error:
-        raise CleaveError(f"{path}: cannot be read: {error.strerror}") from error

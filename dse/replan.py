@@ -10,13 +10,14 @@ from typing import Any
 from codegen import bundle as bundles
 from codegen.bundle import check_source
 from dse.evaluation import OBJECTIVES
-from dse.inputs import Cnn, read_text
+from dse.inputs import Cnn
 from dse.run import Coding, prepare, widest
 from dse.saved import Saved
 from dse.search import Progress, Settings, search
 from model.load import load
 from model.mapping import NEIGHBOUR, Mapping
 from model.platform import Platform
+from model.texts import read_text
 from runtime.errors import CleaveError
 
 POPULATION, GENERATIONS = 200, 50

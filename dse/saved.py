@@ -11,12 +11,12 @@ from typing import Any
 
 from dse import results
 from dse.evaluation import OBJECTIVES
-from dse.inputs import read_text
 from dse.run import Coding
 from dse.search import Settings
 from model.graph import Graph
 from model.mapping import Mapping, checked
 from model.platform import Platform
+from model.texts import read_text
 from runtime.errors import CleaveError
 
 FRONT, SUMMARY = "front.json", "summary.json"

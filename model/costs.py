@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -10,11 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from model import boxes, coefficients, relayout
+from model import boxes, coefficients, edge_costs, layer_costs, relayout
 from model.arrays import Floats, GraphArrays, Ints, edges
 from model.edges import Edge, edges_of
-from model.graph import Graph, Layer
-from model.layer_costs import rows
+from model.graph import Graph
 from model.links import away, eager, links, own_rate
 from model.platform import Device, Platform
 from model.signature import signatures
@@ -143,10 +141,9 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
     leave, enter, names = links(platform)
     measured = any(unit.kernels or unit.gains for unit in units)
     signed = signatures(graph) if measured else ("",) * len(graph.layers)
-    work, found = _work(graph, g, signed, platform), edges_of(graph, signed)
+    found = edges_of(graph, signed)
+    work, beside = _seconds(graph, g, signed, found, platform)
     origin, kept_ptr, kept_task = _origins(g, found)
-    beside = _beside(graph, g, found, units, work, platform)
-    beside[np.flatnonzero(origin[: len(beside)] == relayout.NONE), :, KEPT] = 0.0
     slowdown = np.array([[device.slowdown] for device in platform.devices])
     work[..., :WATTS] *= slowdown
     return CostArrays(
@@ -228,54 +225,33 @@ def _unit(platform: Platform, device: int) -> coefficients.UnitCost:
         raise CleaveError(f"device '{d.name}': {error}") from error
 
 
-def _work(graph: Graph, g: GraphArrays, names: Sequence[str], platform: Platform) -> Floats:
-    """(T, D, VECTOR + 1) of inputs and outputs, which take no time, and layers (Eq. 4.7, 4.10). names: signatures"""
-    table = np.zeros((len(g.size), len(platform.devices), VECTOR + 1))
-    known: dict[tuple[str, str, float], list[list[float]]] = {}
-    for d, device in enumerate(platform.devices):
-        unit = _unit(platform, d)
+def _seconds(
+    graph: Graph, g: GraphArrays, names: Sequence[str], found: Sequence[Sequence[Edge]], platform: Platform
+) -> tuple[Floats, Floats]:
+    """``work`` and ``beside`` of ``CostArrays``, but for the slowdown of devices (Eq. 4.7, 4.10). Inputs and outputs of
+    the network take no time. names: signatures; found: ``edges_of``"""
+    devices = [(device, _unit(platform, d)) for d, device in enumerate(platform.devices)]
+    counted = any(unit.gains or unit.gain_parts or unit.joins or unit.relayout_s_per_byte for _, unit in devices)
+    layers, numbers = slice(g.n_inputs, g.n_inputs + g.n_layers), [number for number, *_ in edges(g)]
+    work = np.zeros((len(g.size), len(devices), VECTOR + 1))
+    beside = np.zeros((len(g.edge_tensor) if counted else 0, len(devices), JOIN + boxes.KINDS))
+    known: dict[tuple[str, str, float], tuple[Floats, Floats]] = {}
+    for d, (device, unit) in enumerate(devices):
         slower = _slower(device, unit)
         key = device.coefficients, device.unit, slower
-        found = known.get(key) or known.setdefault(key, rows(graph, names, unit, slower))
-        table[g.n_inputs : g.n_inputs + g.n_layers, d] = found
+        if key not in known:
+            alone = np.array(layer_costs.rows(graph, names, unit, slower))
+            sides = edge_costs.rows(graph, found, unit, slower, (alone[:, WHOLE] / slower).tolist()) if counted else []
+            known[key] = alone, np.reshape(sides, (-1, beside.shape[-1]))
+        work[layers, d] = known[key][0]
+        if counted:
+            beside[numbers, d] = known[key][1]
         if device.power_w is not None and unit.idle_w is None:
-            table[g.n_inputs : g.n_inputs + g.n_layers, d, WATTS] = device.power_w
-    return table
+            work[layers, d, WATTS] = device.power_w
+    return work, beside
 
 
-def _beside(
-    graph: Graph,
-    g: GraphArrays,
-    found: list[list[Edge]],
-    units: list[coefficients.UnitCost],
-    work: Floats,
-    platform: Platform,
-) -> Floats:
-    """(E, D, …) seconds; there are none at inputs and outputs of the network. found: ``edges_of``; work: of
-    ``CostArrays``"""
-    if not any(unit.gains or unit.gain_parts or unit.joins or unit.relayout_s_per_byte for unit in units):
-        return np.zeros((0, len(units), JOIN + boxes.KINDS))
-    table = np.zeros((len(g.edge_tensor), len(units), JOIN + boxes.KINDS))
-    for (number, maker, reader), edge in zip(edges(g), chain(*found), strict=True):
-        divided = [apart(graph, graph.layers[maker], kind) for kind in range(boxes.KINDS)]
-        for d, (unit, device) in enumerate(zip(units, platform.devices, strict=True)):
-            slower = _slower(device, unit)
-            alone_s = [float(work[g.n_inputs + end, d, WHOLE]) / slower for end in (maker, reader)]
-            table[number, d] = [slower * seconds for seconds in _edge_row(edge, alone_s, divided, unit)]
-    return table
-
-
-def _edge_row(
-    edge: Edge, alone_s: Sequence[float], divided: Sequence[bool], unit: coefficients.UnitCost
-) -> list[float]:
-    """Seconds of an edge: see ``CostArrays.beside``. alone_s: of both layers; divided: by kind of split, whether the
-    maker's parts must be joined"""
-    gain = unit.gain(edge.name, edge.pair, min(alone_s[0], edge.part * alone_s[1]))
-    joins = [unit.joins.get(kind, 0.0) * edge.size_bytes if joined else 0.0 for kind, joined in enumerate(divided)]
-    return [gain, unit.relayout_s_per_byte * edge.size_bytes, *joins]
-
-
-def _origins(g: GraphArrays, found: list[list[Edge]]) -> tuple[Ints, Ints, Ints]:
+def _origins(g: GraphArrays, found: Sequence[Sequence[Edge]]) -> tuple[Ints, Ints, Ints]:
     """``origin``, ``kept_ptr`` and ``kept_task`` of ``CostArrays``. found: ``edges_of``"""
     origin = np.full(len(g.edge_tensor), relayout.NONE, dtype=np.int32)
     for (number, *_), edge in zip(edges(g), chain(*found), strict=True):
@@ -285,11 +261,6 @@ def _origins(g: GraphArrays, found: list[list[Edge]]) -> tuple[Ints, Ints, Ints]
     tasks = np.arange(len(g.size) + 1)
     readers = np.repeat(tasks[:-1], np.diff(g.edge_ptr))[kept]
     return origin, np.searchsorted(origin[kept], tasks).astype(np.int32), readers.astype(np.int32)
-
-
-def apart(graph: Graph, maker: Layer, kind: int) -> bool:
-    """Whether the parts of a layer that is split in some way do not lie side by side in memory, but must be joined."""
-    return kind == boxes.PARTIAL or math.prod(graph.tensors[maker.outputs[0]].shape[:kind]) > 1
 
 
 def _slower(device: Device, unit: coefficients.UnitCost) -> float:

@@ -8,14 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from model.coefficients import UnitCost
 from model.fit_turn import between_s
-from model.fit_waiting import FAR_S, OFF, Row, Waiting, Wires, begin_rested, by_type
+from model.fit_waiting import FAR_S, OFF, Waiting, begin_rested, by_type
 from model.samples import Run, means_s
 from model.segment_time import Network
+from model.sharing import Wires
+
+
+class Taken(NamedTuple):
+    """A rank of a stream: bytes that come while it computes; seconds by which it computes longer than in frames alone,
+    but for what it attends to more and rests less; and how well these are known."""
+
+    came_bytes: float
+    more_s: float
+    error_s: float
 
 
 def fit_stream(
@@ -31,18 +42,18 @@ def fit_stream(
     taken = by_type(_taken(runs, networks, known, wires), types)
     turned = by_type(_turned(runs, known, units), types)
     return {
-        name: replace(each, take_s_per_byte=_take(taken[name], each), turn_per_message_s=_least(turned[name]))
+        name: replace(
+            each, take_s_per_byte=_take(taken[name], each), turn_per_message_s=max(min(turned[name], default=0.0), 0.0)
+        )
         for name, each in waiting.items()
     }
 
 
 def _taken(
     runs: Sequence[Run], networks: Mapping[str, Network], known: Mapping[str, Waiting], wires: Wires
-) -> list[Row]:
-    """Ranks that receive messages in streams: bytes that come while they compute; seconds by which they compute longer
-    than in frames alone, but for what they attend to more and rest less; and how well these are known.
-    """
-    found: list[Row] = []
+) -> list[tuple[str, Taken]]:
+    """Ranks that receive messages in streams."""
+    found = []
     for run in runs:
         leaving, away = wires.leaving(run), [m for m in run.arrivals if wires.between(m)]
         rested, means = begin_rested(run, networks[run.network].graph), means_s(run.samples)
@@ -57,13 +68,15 @@ def _taken(
                 saved_s = sum(cost.rest_saves(float(means[index])) for index in mine if index in rested)
                 tired_s = saved_s - min(saved_s, cost.rested_part * idle_s)
                 busy, more_s = min(rank.stream_s / run.period_s, 1.0), rank.stream_s - alone_s - attended_s - tired_s
-                found.append((rank.device, (busy * came, more_s, OFF * alone_s + FAR_S)))
+                found.append((rank.device, Taken(busy * came, more_s, OFF * alone_s + FAR_S)))
     return found
 
 
-def _turned(runs: Sequence[Run], known: Mapping[str, Waiting], units: Mapping[str, UnitCost]) -> list[Row]:
+def _turned(
+    runs: Sequence[Run], known: Mapping[str, Waiting], units: Mapping[str, UnitCost]
+) -> list[tuple[str, float]]:
     """Ranks of streams: seconds a message that are not told otherwise. Who waits has looked for messages, too."""
-    found: list[Row] = []
+    found = []
     for run in (run for run in runs if run.period_s):
         for rank in (rank for rank in run.ranks if rank.stream_s):
             unit, late = units[rank.device], known[rank.device]
@@ -73,16 +86,11 @@ def _turned(runs: Sequence[Run], known: Mapping[str, Waiting], units: Mapping[st
             told_s += len(came) * (unit.receive_s + late.late_s)
             told_s += sum(came) * (unit.receive_s_per_byte + late.late_s_per_byte)
             if count := len(sent) + len(came):
-                found.append((rank.device, ((between_s(run, rank, unit.busy_part) - told_s) / count,)))
+                found.append((rank.device, (between_s(run, rank, unit.busy_part) - told_s) / count))
     return found
 
 
-def _least(rows: Sequence[tuple[float, ...]]) -> float:
-    """Seconds, none if that is less than nothing."""
-    return max(min((seconds for (seconds,) in rows), default=0.0), 0.0)
-
-
-def _take(rows: Sequence[tuple[float, ...]], waiting: Waiting) -> float:
+def _take(rows: Sequence[Taken], waiting: Waiting) -> float:
     """Seconds a byte; where streams tell little it is near what attending to one that leaves takes."""
     likely = waiting.attend_s_per_byte
     if not rows or not likely:

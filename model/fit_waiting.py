@@ -16,36 +16,36 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import NamedTuple, TypeVar
 
 import numpy as np
-from scipy import sparse
 
 from model.arrays import Floats
 from model.coefficients import UnitCost
 from model.crowding import crowded_bytes
 from model.graph import Graph
-from model.least_squares import nonnegative
 from model.link_costs import LinkCosts
 from model.link_fit import one_way_s
-from model.samples import Arrival, Run, means_s, scatter_s
+from model.robust import FAR, LOST, loss, robust
+from model.samples import Run, means_s, scatter_s
 from model.segment_time import Clock, Network, unrested_s
+from model.sharing import Wires
 
 LEAST = 8
 """Messages, or segments, from which something is told."""
-ROUNDS = 6
 FAR_S = 2e-5
 """What is further off than usual counts less; so far off is usual in any case."""
-FAR, LOST = 5.0, 20.0
-"""Of segments only what is so many times further off: a short one is held up rarely, but then by more than it takes,
-and frames have many of them. What is still further off does not count: something else happened."""
+COSTS = ("wake_s", "wake_s_per_byte", "attend_s_per_byte", "crowded_s_per_byte")
 SCALE = np.array([1.0, 1e-9, 1e-9, 1e-9])
+"""Of these, near what is usual of them."""
 PACE, OFF = 0.03, 0.05
 """A processor is at one time so much faster than at another; so far are long segments off in any case."""
 KNEES = (0.0, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 16e-3)
 """Seconds of a segment from which on rest saves no more, or cold caches cost no more. The least of these is taken that
 leaves only ``LITTLE`` more off than the best does: 0 where that explains little."""
 IDLE = (0.0, 2.5e-4, 1e-3, 4e-3, 16e-3)
-"""Seconds of a wait after which caches are half as cold as after a long one. The least is taken, as of ``KNEES``."""
+"""Seconds of a wait after which caches are half as cold as after a long one. The least is taken, as of ``KNEES``; 0:
+all are alike."""
 LITTLE = 0.03
 SAVED = 0.95
 """Of a segment's time, rest saves less than this part."""
@@ -96,24 +96,66 @@ def fit_waiting(
     }
 
 
-Row = tuple[str, tuple[float, ...]]
-"""Device, then figures, the last of which are seconds."""
+class Late(NamedTuple):
+    """A message: 1, its bytes, and by how much it is late."""
+
+    one: float
+    size_bytes: float
+    late_s: float
 
 
-def by_type(rows: Sequence[Row], types: Mapping[str, str]) -> dict[str, list[tuple[float, ...]]]:
-    found = defaultdict[str, list[tuple[float, ...]]](list)
-    for device, figures in rows:
-        found[types[device]].append(figures)
+class Longer(NamedTuple):
+    """A segment.
+
+    run: its number; alone_s: what it takes alone; begins: whether it begins in the way that is asked for; idle_s: how
+    long its device waits before each that does; waits, came_bytes: whether it waits for messages, and bytes of these;
+    leaving_bytes: that leave while it is computed; crowded_bytes: of weights beside which others are read; error_s: how
+    well it is known; time_s: what it takes
+    """
+
+    run: float
+    alone_s: float
+    begins: float
+    idle_s: float
+    waits: float
+    came_bytes: float
+    leaving_bytes: float
+    crowded_bytes: float
+    error_s: float
+    time_s: float
+
+
+class Fitted(NamedTuple):
+    """What segments take longer by what ``Longer`` has of their messages; by how they begin, ``part`` of the first
+    ``knee_s`` of what they take alone; ``wait_s``: after which wait it is half of that."""
+
+    wake_s: float
+    wake_s_per_byte: float
+    attend_s_per_byte: float
+    crowded_s_per_byte: float
+    part: float
+    knee_s: float
+    wait_s: float
+
+
+T = TypeVar("T")
+
+
+def by_type(rows: Sequence[tuple[str, T]], types: Mapping[str, str]) -> dict[str, list[T]]:
+    """What there is of each device, by its type."""
+    found = defaultdict[str, list[T]](list)
+    for device, row in rows:
+        found[types[device]].append(row)
     return found
 
 
-def _late(runs: Sequence[Run], links: LinkCosts, types: Mapping[str, str]) -> list[Row]:
-    """Messages: 1, bytes, by how much they are late. Those that nobody waits for are noticed when looked for."""
-    found: list[Row] = []
+def _late(runs: Sequence[Run], links: LinkCosts, types: Mapping[str, str]) -> list[tuple[str, Late]]:
+    """Messages, by who receives them. Those that nobody waits for are noticed when looked for."""
+    found = []
     for message in (message for run in runs for message in run.arrivals):
         alone_s = one_way_s(links, types, message.source, message.target, message.size_bytes)
         late_s = 0.0 if message.took_s is None else message.took_s - alone_s
-        found.append((message.target, (1.0, message.size_bytes, late_s)))
+        found.append((message.target, Late(1.0, message.size_bytes, late_s)))
     return found
 
 
@@ -123,13 +165,10 @@ def _longer(
     units: Mapping[str, UnitCost],
     wires: Wires,
     begin: Callable[[Run, Graph], set[int]],
-) -> list[Row]:
-    """Segments: number of the run, what they take alone, whether they begin in that way, how long their device waits
-    before each that does, whether they wait for messages and bytes of these, bytes that leave while they are computed,
-    weights beside which others are read, how well they are known, what they take. runs: as they were, and with seconds
-    of segments that are asked for
-    """
-    found: list[Row] = []
+) -> list[tuple[str, Longer]]:
+    """Segments, by device. runs: as they were, and with seconds of segments that are asked for; begin: which of these
+    begin in the way that is"""
+    found = []
     for number, (was, run) in enumerate(runs):
         network, sizes = networks[run.network], defaultdict[int, list[int]](list)
         divided = network.divided(part for sample in run.samples for part in sample.parts)
@@ -144,17 +183,17 @@ def _longer(
         for index, sample in enumerate(run.samples):
             alone_s, come = clocks[sample.device].seconds(sample.parts, divided), sizes[index]
             error_s = float(np.hypot(OFF * alone_s + FAR_S, np.sqrt(scatter[sample.device] * alone_s)))
-            begins = (index in begun, idle[sample.device])
-            row = (
-                number,
-                alone_s,
-                *begins,
-                bool(come),
-                sum(come),
-                leaving[index],
-                crowded[index],
-                error_s,
-                means[index],
+            row = Longer(
+                run=number,
+                alone_s=alone_s,
+                begins=index in begun,
+                idle_s=idle[sample.device],
+                waits=bool(come),
+                came_bytes=sum(come),
+                leaving_bytes=leaving[index],
+                crowded_bytes=crowded[index],
+                error_s=error_s,
+                time_s=float(means[index]),
             )
             found.append((sample.device, row))
     return found
@@ -199,130 +238,68 @@ def begin_cold(run: Run, graph: Graph) -> set[int]:
     return begin_rested(run, graph) | set(range(len(run.samples))) - set(first.values())
 
 
-@dataclass(frozen=True)
-class Wires:
-    """What devices share: links between their hosts, and memories. hosts, memories: by device"""
-
-    links: LinkCosts
-    hosts: Mapping[str, str]
-    memories: Mapping[str, int]
-
-    def leaving(self, run: Run) -> list[float]:
-        """Bytes that leave for other hosts while each segment is computed: one message after the other, at the link's
-        rate, from when it is handed over.
-        """
-        found, free = [0.0] * len(run.samples), defaultdict[str, float](float)
-        away = [m for m in run.arrivals if m.sent_s is not None and self.between(m)]
-        for message in sorted(away, key=lambda m: m.sent_s or 0.0):
-            rate, host = self._rate(message.source, message.target), self.hosts[message.source]
-            begin = max(message.sent_s or 0.0, free[host])
-            free[host] = begin + message.size_bytes / rate
-            for index, sample in enumerate(run.samples):
-                if sample.device == message.source and sample.begin_s is not None:
-                    together = min(free[host], sample.begin_s + sample.time_s) - max(begin, sample.begin_s)
-                    found[index] += rate * max(together, 0.0)
-        return found
-
-    def between(self, message: Arrival) -> bool:
-        """Whether it goes from host to host."""
-        return self.hosts[message.source] != self.hosts[message.target]
-
-    def _rate(self, source: str, target: str) -> float:
-        """Bytes a second; of a pair that was not measured the least of those that were."""
-        away = [p for p in self.links.paths if self.hosts[p.source] != self.hosts[p.target]]
-        paths = [p for p in away if (p.source, p.target) == (source, target)] or away
-        return min(path.bandwidth_bytes_per_s.value for path in paths)
-
-
-def _lateness(rows: Sequence[tuple[float, ...]]) -> dict[str, float]:
+def _lateness(rows: Sequence[Late]) -> dict[str, float]:
     """Seconds a message and seconds a byte by which messages are late, as fields of ``Waiting``; none where too few
     were seen."""
     if len(rows) < LEAST:
         return {}
-    table = np.array(rows, dtype=np.float64)
-    columns, scale = table[:, :-1], SCALE[: table.shape[1] - 1]
-    x, _ = _robust(columns * scale / FAR_S, table[:, -1] / FAR_S)
-    return dict(zip(("late_s", "late_s_per_byte"), (scale * x).tolist(), strict=True))
+    *of_message, late_s = np.array(rows, dtype=np.float64).T
+    x, _ = robust(np.column_stack(of_message) * SCALE[:2] / FAR_S, late_s / FAR_S)
+    return dict(zip(("late_s", "late_s_per_byte"), (SCALE[:2] * x).tolist(), strict=True))
 
 
-def _busier(rows: Sequence[tuple[float, ...]], part: float) -> dict[str, float]:
+def _busier(rows: Sequence[Longer], part: float) -> dict[str, float]:
     """For how much longer a processor is at segments, as fields of ``Waiting``, by rows of it alone: kernel and MPI
     are at bytes elsewhere. part: of the time that computing takes, in which it is at it
     """
-    by_segment = [(*row[:5], 0.0, 0.0, *row[7:]) for row in rows]
-    x, cold, knee, wait = _fitted(by_segment, 1.0, IDLE) or ([0.0], 0.0, 0.0, 0.0)
-    return {"wake_busy_s": part * x[0], "cold_part": cold, "cold_s": part * cold * knee, "cold_wait_s": wait}
+    by_segment = [row._replace(came_bytes=0.0, leaving_bytes=0.0) for row in rows]
+    if not (found := _fitted(by_segment, rests=False)):
+        return {}
+    cold_s = part * found.part * found.knee_s
+    names = ("wake_busy_s", "cold_part", "cold_s", "cold_wait_s")
+    return dict(zip(names, (part * found.wake_s, found.part, cold_s, found.wait_s), strict=True))
 
 
-def _more(rows: Sequence[tuple[float, ...]]) -> dict[str, float]:
+def _more(rows: Sequence[Longer]) -> dict[str, float]:
     """What segments take longer by messages that come, bytes that leave and weights that others read beside, and what
     those save that have waited, as fields of ``Waiting``; none where too few were seen."""
-    if not (found := _fitted(rows, -1.0)):
+    if not (found := _fitted(rows, rests=True)):
         return {}
-    x, part, knee, _ = found
-    names = ("wake_s", "wake_s_per_byte", "attend_s_per_byte", "crowded_s_per_byte", "rested_part", "rested_s")
-    return dict(zip(names, [*x, part, part * knee], strict=True))
+    messages = {name: value for name, value in found._asdict().items() if name in COSTS}
+    return messages | {"rested_part": found.part, "rested_s": found.part * found.knee_s}
 
 
-def _fitted(
-    rows: Sequence[tuple[float, ...]], sign: float, waits: Sequence[float] = (0.0,)
-) -> tuple[list[float], float, float, float] | None:
-    """What segments take longer by each figure of their messages; and by how they begin (-1: less), which part of what
-    they take alone, of how much of it, and after which wait half of that. None where too few were seen. Beside them the
-    pace of each run is fitted, near 1 by ``PACE``.
+def _fitted(rows: Sequence[Longer], rests: bool) -> Fitted | None:
+    """By least squares; None where too few were seen. Beside them the pace of each run is fitted, near 1 by ``PACE``.
+
+    rests: whether segments take less by how they begin; else they take longer, and the longer their device waits
     """
-    table = np.array(rows, dtype=np.float64).reshape(-1, 10)
-    (numbers, alone_s, begun, idle), messages = np.split(table[:, :4], 4, axis=1), table[:, 4:8]
-    error, time_s = table[:, 8:9], table[:, 9]
+    table = np.array(rows, dtype=np.float64).reshape(-1, len(Longer._fields))
+    of = dict(zip(Longer._fields, np.split(table, table.shape[1], axis=1), strict=True))
+    messages = np.hstack([of[name] for name in ("waits", "came_bytes", "leaving_bytes", "crowded_bytes")])
     if np.count_nonzero(messages.any(axis=1)) < LEAST:
         return None
-    of_run = numbers == np.unique(numbers)
-    runs = of_run.shape[1]
-    values = np.concatenate([np.full(runs, 1 / PACE), time_s / error[:, 0]])
+    of_run = of["run"] == np.unique(of["run"])
+    runs, error = of_run.shape[1], of["error_s"]
+    values = np.concatenate([np.full(runs, 1 / PACE), (of["time_s"] / error)[:, 0]])
 
     @cache
     def fit(knee: float, wait: float) -> tuple[Floats, float, Floats]:
-        begin = sign * np.minimum(alone_s, knee) * begun * (idle / (idle + wait) if wait else 1.0)
-        seen = np.hstack([of_run * alone_s, messages * SCALE, begin]) / error
+        waited = of["idle_s"] / (of["idle_s"] + wait) if wait else 1.0
+        begin = (-1 if rests else 1) * np.minimum(of["alone_s"], knee) * of["begins"] * waited
+        seen = np.hstack([of_run * of["alone_s"], messages * SCALE, begin]) / error
         lines = np.vstack([np.eye(runs, seen.shape[1]) / PACE, seen])
-        x, usual = _robust(lines, values, runs, FAR, LOST)
+        x, usual = robust(lines, values, runs, FAR, LOST)
         return x, usual, lines @ x - values
 
-    _, scale, _ = fit(KNEES[0], waits[0])
+    _, scale, _ = fit(KNEES[0], IDLE[0])
 
     def simplest(choices: Sequence[tuple[float, float]]) -> tuple[float, float]:
-        sound = {choice: fit(*choice)[-1] for choice in choices if sign > 0 or fit(*choice)[0][-1] < SAVED}
-        lost = {choice: _loss(np.append(off[:runs], off[runs:] / scale)) for choice, off in sound.items()}
+        sound = {choice: fit(*choice)[-1] for choice in choices if not rests or fit(*choice)[0][-1] < SAVED}
+        lost = {choice: loss(np.append(off[:runs], off[runs:] / scale)) for choice, off in sound.items()}
         return next(choice for choice, off in lost.items() if off <= (1 + LITTLE) * min(lost.values()))
 
-    knee, _ = simplest([(knee, waits[0]) for knee in KNEES])
-    knee, wait = simplest([(knee, wait) for wait in waits])
+    knee, _ = simplest([(knee, IDLE[0]) for knee in KNEES])
+    knee, wait = simplest([(knee, wait) for wait in (IDLE[:1] if rests else IDLE)])
     x, *_ = fit(knee, wait)
-    return (SCALE * x[runs:-1]).tolist(), float(x[-1]), knee, wait
-
-
-def _loss(off: Floats) -> float:
-    """What is off, squared, and of what is ``FAR`` less, as the numbers themselves are chosen (P. J. Huber, Annals of
-    Mathematical Statistics 35, 1964)."""
-    near = np.minimum(np.abs(off), FAR)
-    return float(np.sum(near * (2 * np.abs(off) - near)))
-
-
-def _robust(
-    rows: Floats, values: Floats, known: int = 0, far: float = 1.0, lost: float = np.inf
-) -> tuple[Floats, float]:
-    """Least squares in which nothing is negative, and what is ``far`` times further off than usual counts less, what is
-    ``lost`` times not at all, but for the first ``known`` rows. All in units of their error, which is larger where most
-    are further off: how many times, is returned, too.
-
-    At first what is further off than usual counts less at once, so that a few do not draw what most say; from there it
-    is told what is far and what is lost (in the manner of MM-estimates: V. J. Yohai, Annals of Statistics 15, 1987).
-    """
-    weight, x, usual = np.ones(len(rows)), np.zeros(rows.shape[1]), 1.0
-    for further in [1.0] * ROUNDS + [far] * ROUNDS:
-        x = nonnegative(sparse.csr_matrix(rows * weight[:, None]), values * weight)
-        off = np.abs(rows @ x - values)[known:]
-        usual = max(1.0, float(np.median(off)))
-        off /= usual
-        weight[known:] = np.where(off < lost, 1 / np.sqrt(np.maximum(1.0, off / further)), 0.0) / usual
-    return x, usual
+    return Fitted._make([*(SCALE * x[runs:-1]).tolist(), float(x[-1]), knee, wait])

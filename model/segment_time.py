@@ -28,7 +28,8 @@ from typing import NamedTuple
 
 from model import boxes
 from model.coefficients import UnitCost
-from model.costs import SPLIT, VECTOR, WHOLE, apart
+from model.costs import SPLIT, VECTOR, WHOLE
+from model.edge_costs import apart
 from model.edges import Edge, edges_of
 from model.graph import Graph
 from model.held_weights import Weights

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from runtime.errors import CleaveError
+from model.texts import read_text
 
 ROOT = "platforms"
 
@@ -43,17 +43,7 @@ class Shipped:
 
     def text_of(self, path: Path) -> str:
         """What is in a file that was found; ``CleaveError`` where it cannot be read."""
-        try:
-            data = path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
-            raise CleaveError(f"{path}: no such file; shipped {self.kind}: {', '.join(self.names)}") from None
-        except (OSError, ValueError) as error:
-            raise CleaveError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-        try:
-            return data.decode()
-        except UnicodeDecodeError as error:
-            line = data.count(b"\n", 0, error.start) + 1
-            raise CleaveError(f"{path}:{line}: byte 0x{data[error.start]:02x} is not UTF-8 text") from None
+        return read_text(path, f"file; shipped {self.kind}: {', '.join(self.names)}")
 
 
 @cache

@@ -15,10 +15,11 @@ from model.coefficients import UnitCost
 from model.fit_energy import Metered, metered, with_power
 from model.fit_stream import fit_stream
 from model.fit_turn import fit_turn
-from model.fit_waiting import Wires, fit_waiting
+from model.fit_waiting import fit_waiting
 from model.fitting import Report
 from model.link_costs import LinkCosts
 from model.segment_time import Network
+from model.sharing import Wires
 
 DECLARED = "declared"
 """In ``Coefficients.measured``, the set that what was not measured is taken from."""

@@ -185,7 +185,7 @@ def test_a_wrong_platform_is_refused_line_by_line(here: Path, text: str, sentenc
 
 def test_a_platform_that_is_not_there_comes_with_those_that_are() -> None:
     (sentence,) = refused("run", "--cnn", "six.onnx", "--platform", "no.txt")
-    assert sentence.startswith("no.txt: no such file; shipped platforms: jetson8,")
+    assert sentence.startswith("no.txt: there is no such file; shipped platforms: jetson8,")
 
 
 def test_a_folder_is_no_platform(here: Path) -> None:
@@ -275,7 +275,7 @@ def test_a_file_that_is_no_mapping_is_refused(here: Path, text: str, sentence: s
 def test_a_mapping_that_cannot_be_read_is_named(here: Path) -> None:
     (here / "m.bin").write_bytes(b"\xff\xfe")
     assert refused(*GENERATE, "no.json") == ["no.json: there is no such mapping"]
-    assert refused(*GENERATE, "m.bin") == ["m.bin: is no text (mapping)"]
+    assert refused(*GENERATE, "m.bin") == ["m.bin:1: byte 0xff is not UTF-8 text"]
     assert refused(*GENERATE, ".") == [".: cannot be read: Is a directory"]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegen import zoo
-from dse.inputs import LARGEST, cnn_path, parse_shape, read_cnn, read_text
+from dse.inputs import LARGEST, cnn_path, parse_shape, read_cnn
 from runtime.errors import CleaveError
 from tests.tiny_cnn import examples, network, node, save, six_layers, weight
 
@@ -52,11 +52,3 @@ def test_a_name_of_the_zoo_becomes_a_file() -> None:
     assert cnn_path("squeezenet.onnx") == Path("squeezenet.onnx")
     with pytest.raises(CleaveError, match="no network ''"):
         cnn_path("zoo:")
-
-
-def test_a_text_that_cannot_be_read_says_why(tmp_path: Path) -> None:
-    (tmp_path / "bytes").write_bytes(b"\xff")
-    reasons = {"nothing": "there is no such mapping", "bytes": r"is no text \(mapping\)", ".": "Is a directory"}
-    for name, reason in reasons.items():
-        with pytest.raises(CleaveError, match=reason):
-            read_text(tmp_path / name, "mapping")

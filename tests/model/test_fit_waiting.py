@@ -19,7 +19,7 @@ from model.case import Case
 from model.coefficients import Coefficients, UnitCost
 from model.fit_memory import fit_memory, peak_bytes
 from model.fit_stream import fit_stream
-from model.fit_waiting import Waiting, Wires, begin_cold, fit_waiting, idle_s
+from model.fit_waiting import Waiting, begin_cold, fit_waiting, idle_s
 from model.graph import Graph, Tensor
 from model.held_weights import Weights
 from model.ledger import ACTIVATIONS, BUFFERS, COMPUTE, MEMORY, OPENING, PASSED, WEIGHTS
@@ -34,6 +34,7 @@ from model.priced import priced
 from model.samples import Arrival, Footing, PartOf, Run, Sample
 from model.script import Script
 from model.segment_time import Clock, Network
+from model.sharing import Wires
 from model.simulated import simulated
 from model.spending import spend
 from runtime.trace import Memory

@@ -225,7 +225,7 @@ def cannot_read(path: Path | str) -> str:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    missing = "no such file; shipped platforms: jetson8, jetson8-cpu, local2, local4"
+    missing = "there is no such file; shipped platforms: jetson8, jetson8-cpu, local2, local4"
     assert cannot_read("nosuch.txt") == f"nosuch.txt: {missing}"
     assert cannot_read(tmp_path / "local2.txt") == f"{tmp_path / 'local2.txt'}: {missing}"
     assert cannot_read(tmp_path) == f"{tmp_path}: cannot be read: Is a directory"

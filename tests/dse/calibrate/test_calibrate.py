@@ -401,7 +401,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(here: Path) -> Non
         (("--adjust",), "--adjust goes with --check, whose measurements it takes"),
         (("--cnn", "none.onnx"), "none.onnx: there is no such file"),
         (("--cnn", "zoo:nothing"), "the zoo has no network 'nothing'"),
-        (("--platform", "nowhere.txt"), "nowhere.txt: no such file"),
+        (("--platform", "nowhere.txt"), "nowhere.txt: there is no such file"),
         (("--key", "none"), "--key none: there is no such file"),
         (("--work", "../up"), "--work '../up': only letters, digits, '.', '-', '_' and '/', and no '..'"),
         (("--trust", "nobody"), "--trust nobody: must be one of key, existing"),

@@ -78,7 +78,9 @@ def test_a_file_without_hosts_is_refused() -> None:
 
 
 def test_a_file_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
-    with pytest.raises(CleaveError, match="no such file; shipped testbeds: testbed-4, testbed-4-uneven, testbed-8"):
+    with pytest.raises(
+        CleaveError, match="there is no such file; shipped testbeds: testbed-4, testbed-4-uneven, testbed-8"
+    ):
         spec.read(tmp_path / "testbed-4")
 
 

@@ -1,0 +1,22 @@
+"""Text files that a person wrote, or a run before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from runtime.errors import CleaveError
+
+
+def read_text(path: Path, what: str) -> str:
+    """What is in a file; ``CleaveError`` where it cannot be read. what: it is, and where there are others"""
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise CleaveError(f"{path}: there is no such {what}") from None
+    except (OSError, ValueError) as error:
+        raise CleaveError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise CleaveError(f"{path}:{line}: byte 0x{data[error.start]:02x} is not UTF-8 text") from None
