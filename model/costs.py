@@ -142,7 +142,7 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
     measured = any(unit.kernels or unit.gains for unit in units)
     signed = signatures(graph) if measured else ("",) * len(graph.layers)
     found = edges_of(graph, signed)
-    work, beside = _seconds(graph, g, signed, found, platform)
+    work, beside = _seconds(graph, g, signed, found, [*zip(platform.devices, units, strict=True)])
     origin, kept_ptr, kept_task = _origins(g, found)
     slowdown = np.array([[device.slowdown] for device in platform.devices])
     work[..., :WATTS] *= slowdown
@@ -226,11 +226,14 @@ def _unit(platform: Platform, device: int) -> coefficients.UnitCost:
 
 
 def _seconds(
-    graph: Graph, g: GraphArrays, names: Sequence[str], found: Sequence[Sequence[Edge]], platform: Platform
+    graph: Graph,
+    g: GraphArrays,
+    names: Sequence[str],
+    found: Sequence[Sequence[Edge]],
+    devices: Sequence[tuple[Device, coefficients.UnitCost]],
 ) -> tuple[Floats, Floats]:
     """``work`` and ``beside`` of ``CostArrays``, but for the slowdown of devices (Eq. 4.7, 4.10). Inputs and outputs of
     the network take no time. names: signatures; found: ``edges_of``"""
-    devices = [(device, _unit(platform, d)) for d, device in enumerate(platform.devices)]
     counted = any(unit.gains or unit.gain_parts or unit.joins or unit.relayout_s_per_byte for _, unit in devices)
     layers, numbers = slice(g.n_inputs, g.n_inputs + g.n_layers), [number for number, *_ in edges(g)]
     work = np.zeros((len(g.size), len(devices), VECTOR + 1))

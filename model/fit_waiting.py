@@ -35,9 +35,15 @@ LEAST = 8
 """Messages, or segments, from which something is told."""
 FAR_S = 2e-5
 """What is further off than usual counts less; so far off is usual in any case."""
-COSTS = ("wake_s", "wake_s_per_byte", "attend_s_per_byte", "crowded_s_per_byte")
+COSTS = {
+    "wake_s": "waits",
+    "wake_s_per_byte": "came_bytes",
+    "attend_s_per_byte": "leaving_bytes",
+    "crowded_s_per_byte": "crowded_bytes",
+}
+"""What messages cost, and what of ``Longer`` that goes by."""
 SCALE = np.array([1.0, 1e-9, 1e-9, 1e-9])
-"""Of these, near what is usual of them."""
+"""Near what is usual of each."""
 PACE, OFF = 0.03, 0.05
 """A processor is at one time so much faster than at another; so far are long segments off in any case."""
 KNEES = (0.0, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 16e-3)
@@ -276,7 +282,7 @@ def _fitted(rows: Sequence[Longer], rests: bool) -> Fitted | None:
     """
     table = np.array(rows, dtype=np.float64).reshape(-1, len(Longer._fields))
     of = dict(zip(Longer._fields, np.split(table, table.shape[1], axis=1), strict=True))
-    messages = np.hstack([of[name] for name in ("waits", "came_bytes", "leaving_bytes", "crowded_bytes")])
+    messages = np.hstack([of[name] for name in COSTS.values()])
     if np.count_nonzero(messages.any(axis=1)) < LEAST:
         return None
     of_run = of["run"] == np.unique(of["run"])
