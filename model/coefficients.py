@@ -235,7 +235,7 @@ def _read(name: str, _: tuple[int, ...]) -> Coefficients:
     """Once, while nobody writes the file."""
     if name.endswith(PAPER):
         return _by_paper(load(name.removesuffix(PAPER)))
-    return parse((SETS.place(name) if name in SETS.names else Path(name)).read_text(errors="replace"), name)
+    return parse(SETS.text_of(SETS.place(name) if name in SETS.names else Path(name)), name)
 
 
 def _by_paper(found: Coefficients) -> Coefficients:

@@ -15,7 +15,7 @@ def test_mappings_are_told_and_measured_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, plot = tmp_path / "rows.csv", tmp_path / "plot.png"
-    few = ["--platform", "local2", "--networks", "shufflenet", "--mappings", "1", "--frames", "6"]
+    few = ["--platform", "local2", "--networks", "shufflenet", "--mappings", "1", "--frames", "2", "--least", "2"]
     monkeypatch.setattr(sys, "argv", ["predictions", *few, "--out", str(out), "--plot", str(plot)])
     predictions.main()
     said, rows = capsys.readouterr().out, predictions.read(out)

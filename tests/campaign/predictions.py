@@ -1,8 +1,8 @@
 """Predictions against measurements: latency, period, memory and busy time of many mappings, predicted before they run.
 
     python -m tests.campaign.predictions --platform calibrated/local2.txt [--networks alexnet …] [--mappings 60]
-                                         [--ranks 2 4] [--turns 3] [--frames 20] [--seconds S] [--pace]
-                                         [--out rows.csv] [--traces FOLDER] [--plot FILE.png]
+                                         [--ranks 2 4] [--turns 3] [--frames 20] [--seconds S [--least 6]]
+                                         [--pace] [--out rows.csv] [--traces FOLDER] [--plot FILE.png]
                                          [--measured rows.csv] [--unseen [--budget S]]
                                          [--key FILE --known-hosts FILE --python PATH]
 
@@ -10,13 +10,14 @@ For each network so many mappings, in turn random (a device a layer), vertical (
 and some layers split by channels) and from the front of a short search; each on two or more devices of the platform;
 and besides them the whole network alone on a device of each type.
 Each becomes a bundle that is benchmarked as ``dse bench`` does it, here or on the platform's hosts, which it gets to by
-``--key``, ``--known-hosts`` and ``--python``; ``--seconds`` takes fewer frames of mappings that are slow. Prints a line
-a mapping, then a table: for the analytical model, the simulator and the thesis' equations (Eq. 4.7 to 4.10, one
-coefficient a kind of layer) the mean relative error and Spearman's rank correlation, the thesis' own figures, and what
-misses most. ``--out`` also resumes; ``--traces`` keeps what happened when. ``--turns`` measures all mappings so often,
-one turn after the other, so that a machine that becomes slower does not favour those that come first; what counts is
-the median. ``--pace`` runs the network alone just before each mapping, and predicts the mapping also for processors of
-that pace, which says what is left of the error when the machine's changes of speed are taken out.
+``--key``, ``--known-hosts`` and ``--python``; ``--seconds`` takes fewer frames of mappings that are slow, ``--least``
+how few, and as few before them. Prints a line a mapping, then a table: for the analytical model, the simulator and the
+thesis' equations (Eq. 4.7 to 4.10, one coefficient a kind of layer) the mean relative error and Spearman's rank
+correlation, the thesis' own figures, and what misses most. ``--out`` also resumes; ``--traces`` keeps what happened
+when. ``--turns`` measures all mappings so often, one turn after the other, so that a machine that becomes slower does
+not favour those that come first; what counts is the median. ``--pace`` runs the network alone just before each mapping,
+and predicts the mapping also for processors of that pace, which says what is left of the error when the machine's
+changes of speed are taken out.
 ``--measured`` takes mappings and measurements of an earlier call and predicts them anew, by another calibration, say.
 ``--unseen`` predicts each network by what the calibration measured of all other ones, from its ``samples.jsonl``, with
 the ``--budget`` that it had; where the first network is left out, the next is put on devices a layer alone, now.
@@ -56,8 +57,6 @@ from tests.campaign.accuracy import MODELS, OF, PACED, Row, draw_plot, misses, p
 from tests.campaign.drawings import ALONE, Drawing, alone
 from tests.command import done
 
-LEAST = 6
-"""Frames of a mapping, however long they take."""
 NETWORKS = ("alexnet", "vgg16", "densenet121", "resnet50", "shufflenet")
 
 
@@ -72,7 +71,12 @@ def measured(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int, access
         bundle = Path(folder) / "predictions"
         write_bundle(cnn.graph, platform, mapping, cnn.source, bundle, force=False)
         with placed(platform, access, bundle) as ready:
-            return bench(bundle, warmup=WARMUP, frames=frames, runner=ready.runner, tries=TRIES)
+            return bench(bundle, warmup=_warmup(frames), frames=frames, runner=ready.runner, tries=TRIES)
+
+
+def _warmup(frames: int) -> int:
+    """Frames before those that count."""
+    return min(WARMUP, frames)
 
 
 def row(
@@ -81,7 +85,7 @@ def row(
     """Predict a mapping, run it, and put both beside each other."""
     cnn, (way, mapping) = drawing.cnn, drawing.mapping(number)
     slow_s = priced(cnn.graph, platform, mapping).latency_s
-    frames = max(LEAST, int(min(asked.frames, asked.seconds / slow_s)))
+    frames = max(asked.least, int(min(asked.frames, asked.seconds / slow_s)))
     load_1 = os.getloadavg()[0]
     whole = Mapping.whole(cnn.graph, [0] * len(cnn.graph.layers))
     pace = measured(cnn, platform, whole, frames, access).latency_s if asked.pace and way != ALONE else math.nan
@@ -128,7 +132,7 @@ def predicted(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int, pace:
 
 def _simulated(graph: Graph, platform: Platform, mapping: Mapping, frames: int) -> list[float]:
     case = Case.of(graph, platform, mapping)
-    times = play(case, frames, WARMUP)
+    times = play(case, frames, _warmup(frames))
     return _figures(booked(case, times.latency_s, times.period_s))
 
 
@@ -199,8 +203,9 @@ def main() -> None:
     parser.add_argument("--mappings", type=int, default=60)
     parser.add_argument("--ranks", nargs=2, type=int, default=[2, 4], metavar=("LEAST", "MOST"))
     parser.add_argument("--turns", type=int, default=1)
-    parser.add_argument("--frames", type=int, default=20, help=f"of a mapping, at least {LEAST}")
+    parser.add_argument("--frames", type=int, default=20, help="of a mapping")
     parser.add_argument("--seconds", type=float, default=math.inf, help="that frames of one mapping may take together")
+    parser.add_argument("--least", type=int, default=6, help="frames of a mapping, however long they take")
     parser.add_argument("--pace", action="store_true", help="the network alone before each mapping")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="all figures, as CSV; what is in it is not measured again")

@@ -56,6 +56,12 @@ def test_a_set_that_is_nowhere_is_named() -> None:
         coefficients.load("nowhere")
 
 
+def test_a_set_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (file := tmp_path / "set.json").write_bytes(b"{\n\xff")
+    with pytest.raises(CleaveError, match=r"set\.json:2: byte 0xff is not UTF-8 text"):
+        coefficients.load(str(file))
+
+
 def test_a_unit_without_figures_is_named() -> None:
     found = coefficients.parse(json.dumps(body()), "mine.json")
     with pytest.raises(CleaveError, match=r"^coefficients 'mine' have no figures for a gpu \(only cpu\)$"):
