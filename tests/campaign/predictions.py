@@ -218,6 +218,8 @@ def main() -> None:
     parser.add_argument("--known-hosts", type=Path, nargs="*", default=[])
     parser.add_argument("--python", default="python3")
     asked = parser.parse_args()
+    if asked.least < 1:
+        parser.error(f"--least {asked.least}: a mapping needs a frame at least")
     if asked.measured and not asked.measured.is_file():
         parser.error(f"there is no file {asked.measured}")
     if asked.traces:
