@@ -91,22 +91,45 @@ def drifts(lab: Lab) -> list[Drift]:
     if any(job.key not in there for job in looks):
         raise CleaveError(f"{lab.store.path}: not all devices of this platform and these networks were measured there; "
                           "calibrate first, without --check")  # fmt: skip
-    types = lab.types(looks)
-    return [_drift(lab, types, look, there, done, len(looks)) for done, look in enumerate(looks)]
+    alike = _alike(lab.types(looks))
+    first = {(job.subject.device, job.subject.cnn.graph.name): job for job in looks}
+    found: list[Drift] = []
+    for done, look in enumerate(looks):
+        type_, like = alike[look.subject.device]
+        job, fitted = (_whole(lab, each, there) for each in (look, first[like, look.subject.cnn.graph.name]))
+        if fitted.key not in there:
+            raise CleaveError(
+                f"{lab.store.path}: the calibration was not finished ({fitted}); go on with it, without --check"
+            )
+        lab.tell(ALONE, done, len(looks), str(job))
+        found.append(_drift(lab, type_, turns_of(look, there), turns_of(fitted, there), lab.measure(job)))
+    return found
 
 
-def _drift(lab: Lab, types: Sequence[Type], look: Job, there: dict[str, Run], done: int, count: int) -> Drift:
-    """Against what it took before: at first, and in all runs among those that coefficients were fitted to."""
-    device = look.subject.device
-    (type_,) = (each for each in types if any(device in board.devices for board in each.boards))
-    job = lab.full(device, look.subject.cnn, there[look.key])[0]
-    if device in type_.devices and job.key not in there:
-        raise CleaveError(f"{lab.store.path}: the calibration was not finished ({job}); go on with it, without --check")
-    lab.tell(ALONE, done, count, str(job))
-    now, before = lab.measure(job), [*turns_of(look, there), *turns_of(job, there)]
-    changed = tuple(changes(before[-1].conditions, now.conditions))
-    before_s = fmean(run.time_s for run in before) * lab.platform.devices[device].slowdown
-    return Drift(type_.name, now.device, now.network, before_s, now.time_s, changed)
+def _alike(types: Sequence[Type]) -> dict[int, tuple[str, int]]:
+    """Device → its type, and the device that its coefficients were measured on."""
+    return {
+        device: (type_.name, like)
+        for type_ in types
+        for board in type_.boards
+        for device, like in zip(board.devices, type_.devices, strict=True)
+    }
+
+
+def _whole(lab: Lab, look: Job, there: Mapping[str, Run]) -> Job:
+    """The run of a whole network that coefficients are fitted to, where the device is that of its type. look: the first
+    at it"""
+    return lab.full(look.subject.device, look.subject.cnn, there[look.key])[0]
+
+
+def _drift(lab: Lab, type_: str, looks: Sequence[Run], fitted: Sequence[Run], now: Run) -> Drift:
+    """Against what it took at first, and what that device did whose coefficients it has: a first look is short, and
+    predictions are for the other."""
+    slowdown = lab.platform.devices[lab.platform.index(now.device)].slowdown
+    before_s = fmean(run.time_s for run in [*looks, *fitted]) * slowdown
+    return Drift(
+        type_, now.device, now.network, before_s, now.time_s, tuple(changes(looks[-1].conditions, now.conditions))
+    )
 
 
 def together_drifts(lab: Lab) -> list[Drift]:

@@ -2,11 +2,12 @@
 
     python -m tests.campaign.closing --platform calibrated/local2.txt --rows rows.csv --out FOLDER
                                      [--networks alexnet …] [--measure 40] [--budget 200] [--turns 7]
+                                     [--key FILE --known-hosts FILE --python PATH]
 
 ``--rows`` is what ``tests.campaign.predictions`` has written. Each network is searched with so many measurements,
 unless ``FOLDER/network`` is there from an earlier call. What it found best in latency, and the best that the campaign
 has measured on two or more devices, are then benchmarked in turn so often: a machine's speed changes by more from hour
-to hour than these differ. Prints the medians of both, in ms, and the median of the ratios. For this machine only.
+to hour than these differ. Prints the medians of both, in ms, and the median of the ratios.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from pathlib import Path
 from statistics import median
 
 from codegen import zoo
-from dse.cli_access import Running
+from dse import ending
 from dse.inputs import read_cnn
 from dse.results import from_compact
 from model.mapping import Mapping
 from model.platform import Platform
 from tests.campaign.accuracy import Row, together
 from tests.campaign.drawings import ALONE
+from tests.campaign.login import add_login, login, login_words
 from tests.campaign.predictions import NETWORKS, measured, read
 from tests.command import done
 
@@ -37,13 +39,13 @@ def searched(network: str, asked: argparse.Namespace) -> Path:
     if not (folder / BEST).is_file():
         done("run", "--cnn", f"zoo:{network}", "--platform", asked.platform, "--out", folder,
              "--population", "400", "--generations", "60",
-             "--measure", str(asked.measure), "--measure-budget", str(asked.budget))  # fmt: skip
+             "--measure", asked.measure, "--measure-budget", asked.budget, *login_words(login(asked)))  # fmt: skip
     return folder
 
 
 def compared(network: str, platform: Platform, rows: list[Row], asked: argparse.Namespace) -> str:
     """A line about one network. rows: of mappings on two or more devices, one at least"""
-    cnn, access = read_cnn(f"zoo:{network}", [], False), Running()
+    cnn, access = read_cnn(f"zoo:{network}", [], False), login(asked)
     drawn = from_compact(cnn.graph, json.loads(min(together(rows), key=lambda row: row.measured_latency).mapping))
     found = Mapping.from_json((searched(network, asked) / BEST).read_text(), cnn.graph, platform)
     of_drawn: list[float] = []
@@ -69,6 +71,7 @@ def main() -> None:
     parser.add_argument("--measure", type=int, default=40)
     parser.add_argument("--budget", type=int, default=200, help="seconds for measuring one network")
     parser.add_argument("--turns", type=int, default=7)
+    add_login(parser)
     asked = parser.parse_args()
     for file in (asked.platform, asked.rows):
         if not file.is_file():
@@ -82,4 +85,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    ending.run(main)

@@ -38,6 +38,7 @@ from typing import Any
 
 from codegen import zoo
 from codegen.bundle import write_bundle
+from dse import ending
 from dse.calibrate.command import SAMPLES
 from dse.cli_access import Running, placed
 from dse.inputs import Cnn, read_cnn
@@ -52,9 +53,9 @@ from model.platform import Platform
 from model.priced import Priced, booked, priced
 from model.simulated import play
 from runtime.bench import TRIES, WARMUP, Bench, bench
-from runtime.errors import CleaveError
 from tests.campaign.accuracy import MODELS, OF, PACED, Row, draw_plot, misses, promises, table, together
 from tests.campaign.drawings import ALONE, Drawing, alone
+from tests.campaign.login import add_login, login, login_words
 from tests.command import done
 
 NETWORKS = ("alexnet", "vgg16", "densenet121", "resnet50", "shufflenet")
@@ -162,10 +163,7 @@ def unseen(network: str, platform: Path, folder: Path, budget_s: float, access: 
         "".join(x for x in lines if json.loads(x).get("network") != network), encoding="utf-8"
     )
     cnns = [word for name in sets if name != network for word in ("--cnn", f"zoo:{name}")]
-    key = ["--key", access.key] if access.key else []
-    known = [word for file in access.known_hosts for word in ("--known-hosts", file)]
-    how = ["--platform", platform, "--budget", budget_s, "--python", access.python, *key, *known]
-    done("calibrate", *cnns, *how, "--out", folder)
+    done("calibrate", *cnns, "--platform", platform, "--budget", budget_s, *login_words(access), "--out", folder)
     return Platform.from_file(str(folder / platform.name)).slowed([device.slowdown for device in devices])
 
 
@@ -214,9 +212,7 @@ def main() -> None:
     parser.add_argument("--unseen", action="store_true", help="each network by what was measured of the others")
     parser.add_argument("--budget", type=float, default=20.0, help="of the calibration, with --unseen")
     parser.add_argument("--plot", type=Path, metavar="FILE.png")
-    parser.add_argument("--key", type=Path)
-    parser.add_argument("--known-hosts", type=Path, nargs="*", default=[])
-    parser.add_argument("--python", default="python3")
+    add_login(parser)
     asked = parser.parse_args()
     if asked.least < 1:
         parser.error(f"--least {asked.least}: a mapping needs a frame at least")
@@ -224,11 +220,8 @@ def main() -> None:
         parser.error(f"there is no file {asked.measured}")
     if asked.traces:
         asked.traces.mkdir(exist_ok=True)
-    try:
-        platform = Platform.from_file(asked.platform)
-    except CleaveError as error:
-        parser.error(str(error))
-    access = Running(known_hosts=asked.known_hosts, key=asked.key, python=asked.python)
+    platform = Platform.from_file(asked.platform)
+    access = login(asked)
     cnns = {name: read_cnn(f"zoo:{name}", [], False) for name in asked.networks}
     rows = [] if asked.measured else read(asked.out)
     with tempfile.TemporaryDirectory(prefix="cleave-") as folder:
@@ -265,4 +258,4 @@ def _line(r: Row) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    ending.run(main)

@@ -1,11 +1,22 @@
-"""Messages that were measured again, against those of the calibration."""
+"""Networks and messages that were measured again, against those of the calibration."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from dse.calibrate.check import compared
+from dse.calibrate.check import compared, drifts
+from dse.calibrate.command import Lab
+from dse.calibrate.measure import Job
+from dse.calibrate.samples import opened
+from dse.inputs import read_cnn
 from model.link_fit import ALIKE_BYTES, WayTimes
+from model.platform import Platform
+from model.samples import Run
+from tests.dse.calibrate.test_command import looked, unused
+from tests.tiny_cnn import save, six_layers
 
 LONG = 2**20
 
@@ -28,3 +39,34 @@ def test_what_clocks_make_of_short_messages_is_no_drift() -> None:
 def test_slower_messages_drift_each_way_by_itself_unless_they_are_short(now: WayTimes, drifted: list[bool]) -> None:
     assert ALIKE_BYTES < LONG
     assert [each.drifted for each in compared(ways(30e-6, 30e-6), now)] == drifted
+
+
+NOW_S = {"a_cpu0": 1.05, "b_cpu0": 1.05, "c_cpu0": 1.25}
+
+
+class Again(Lab):
+    """On which each device takes what ``NOW_S`` says."""
+
+    def measure(self, job: Job) -> Run:
+        return looked(job, NOW_S[job.subject.name])
+
+
+def test_a_device_is_held_against_those_whose_coefficients_it_has_not_against_one_look_at_it(tmp_path: Path) -> None:
+    """Three that are alike; one happened to be quick when it was looked at. Who is slow now has drifted."""
+    cnn = read_cnn(str(save(tmp_path, six_layers(), "six.onnx")), [], True)
+    text = "".join(f"{name}, address=10.0.0.{k}, slots=0\n" for k, name in enumerate("abc"))
+    with opened(tmp_path / "samples.jsonl") as store:
+        lab = Again((cnn,), Platform.parse(text, "p.txt"), text, store, unused, lambda *_: None, tmp_path, 1.0, 1.0, 0)
+        looks = [looked(job, time_s) for job, time_s in zip(lab.first_looks(), (1.0, 0.85, 1.0), strict=True)]
+        for look in looks:
+            store.add_run(look)
+        whole = lab.full(0, cnn, looks[0])[0]
+        for turn in range(3):
+            store.add_run(looked(replace(whole, turn=turn), 1.0))
+        found = drifts(lab)
+    before_s = [1.0, (0.85 + 3) / 4, 1.0]
+    assert [(each.type, each.device, each.before_s, each.now_s) for each in found] == [
+        ("a", device, pytest.approx(then_s), now_s)
+        for (device, now_s), then_s in zip(NOW_S.items(), before_s, strict=True)
+    ]
+    assert [each.drifted for each in found] == [False, False, True]
