@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dse.calibrate.check import compared, drifts
+from dse.calibrate.check import Drift, compared, drifts
 from dse.calibrate.command import Lab
 from dse.calibrate.measure import Job
 from dse.calibrate.samples import opened
@@ -41,32 +41,48 @@ def test_slower_messages_drift_each_way_by_itself_unless_they_are_short(now: Way
     assert [each.drifted for each in compared(ways(30e-6, 30e-6), now)] == drifted
 
 
-NOW_S = {"a_cpu0": 1.05, "b_cpu0": 1.05, "c_cpu0": 1.25}
+def found(folder: Path, **now_s: list[float]) -> list[Drift]:
+    """What a check finds on three devices that are alike, and took 1 s; one took 0.85 when it was looked at.
 
+    now_s: what each takes, one time after the other
+    """
 
-class Again(Lab):
-    """On which each device takes what ``NOW_S`` says."""
+    class Again(Lab):
+        def measure(self, job: Job) -> Run:
+            return looked(job, now_s[job.subject.name.removesuffix("_cpu0")].pop(0))
 
-    def measure(self, job: Job) -> Run:
-        return looked(job, NOW_S[job.subject.name])
-
-
-def test_a_device_is_held_against_those_whose_coefficients_it_has_not_against_one_look_at_it(tmp_path: Path) -> None:
-    """Three that are alike; one happened to be quick when it was looked at. Who is slow now has drifted."""
-    cnn = read_cnn(str(save(tmp_path, six_layers(), "six.onnx")), [], True)
+    cnn = read_cnn(str(save(folder, six_layers(), "six.onnx")), [], True)
     text = "".join(f"{name}, address=10.0.0.{k}, slots=0\n" for k, name in enumerate("abc"))
-    with opened(tmp_path / "samples.jsonl") as store:
-        lab = Again((cnn,), Platform.parse(text, "p.txt"), text, store, unused, lambda *_: None, tmp_path, 1.0, 1.0, 0)
+    with opened(folder / "samples.jsonl") as store:
+        lab = Again((cnn,), Platform.parse(text, "p.txt"), text, store, unused, lambda *_: None, folder, 1.0, 1.0, 0)
         looks = [looked(job, time_s) for job, time_s in zip(lab.first_looks(), (1.0, 0.85, 1.0), strict=True)]
         for look in looks:
             store.add_run(look)
         whole = lab.full(0, cnn, looks[0])[0]
         for turn in range(3):
             store.add_run(looked(replace(whole, turn=turn), 1.0))
-        found = drifts(lab)
-    before_s = [1.0, (0.85 + 3) / 4, 1.0]
-    assert [(each.type, each.device, each.before_s, each.now_s) for each in found] == [
-        ("a", device, pytest.approx(then_s), now_s)
-        for (device, now_s), then_s in zip(NOW_S.items(), before_s, strict=True)
+        return drifts(lab)
+
+
+def test_a_device_is_held_against_those_whose_coefficients_it_has_not_against_one_look_at_it(tmp_path: Path) -> None:
+    each = found(tmp_path, a=[1.05], b=[1.05], c=[0.95])
+    assert [(d.type, d.device, d.now_s) for d in each] == [
+        ("a", "a_cpu0", 1.05),
+        ("a", "b_cpu0", 1.05),
+        ("a", "c_cpu0", 0.95),
     ]
-    assert [each.drifted for each in found] == [False, False, True]
+    assert [d.before_s for d in each] == pytest.approx([1.0, (0.85 + 3) / 4, 1.0])
+    assert not any(d.drifted for d in each)
+
+
+@pytest.mark.parametrize(("second_s", "drifted"), [(1.0, False), (1.2, True)])
+def test_one_that_seems_to_have_drifted_alone_is_measured_once_more(
+    tmp_path: Path, second_s: float, drifted: bool
+) -> None:
+    each = found(tmp_path, a=[1.0], b=[1.0], c=[1.18, second_s])
+    assert each[2].now_s == pytest.approx((1.18 + second_s) / 2)
+    assert [d.drifted for d in each] == [False, False, drifted]
+
+
+def test_where_most_have_drifted_none_is_measured_once_more(tmp_path: Path) -> None:
+    assert [d.drifted for d in found(tmp_path, a=[1.0], b=[1.3], c=[1.2])] == [False, True, True]
