@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 
 from runtime.errors import CleaveError
 
@@ -57,8 +58,9 @@ def remove(folder: Path) -> None:
 @contextmanager
 def scratch(parent: Path, prefix: str) -> Iterator[Path]:
     """A folder beside results that is there meanwhile. ``OSError`` where there can be none."""
-    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    folder = parent / f"{prefix}{token_hex(4)}"
     try:
+        folder.mkdir(0o700)  # in here: Ctrl-C may come as soon as it is there
         yield folder
     finally:
         remove(folder)
@@ -70,20 +72,15 @@ def fresh(out: Path, force: bool = False) -> Iterator[Path]:
     check_free(out, force)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    except OSError as error:
-        raise CleaveError(f"{out}: cannot be written: {error.strerror}") from error
-    try:
-        draft.chmod(0o755)
-        yield draft
-        if out.exists():
-            _replace(out, draft)
-        else:
-            draft.rename(out)
+        with scratch(out.parent, f".{out.name}.") as draft:
+            draft.chmod(0o755)
+            yield draft
+            if out.exists():
+                _replace(out, draft)
+            else:
+                draft.rename(out)
     except OSError as error:
         raise CleaveError(f"{out}: cannot be written: {error.strerror or error}") from error
-    finally:
-        remove(draft)
 
 
 def _replace(out: Path, draft: Path) -> None:

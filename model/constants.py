@@ -25,6 +25,12 @@ RANDOM = frozenset(
 )
 KEPT = RANDOM | {"DequantizeLinear"}
 """Never folded: what draws numbers, and DequantizeLinear, which ONNX Runtime fuses with its consumer."""
+OF_SHAPES = frozenset({"Shape", "Size"})
+"""What depends on the shape of a tensor alone."""
+UNSEEN = frozenset(
+    f"tensor({name})" for name in ("bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz")
+)
+"""Types of which ONNX Runtime gives the bits, as if they were integers."""
 
 
 def elements(tensor: TensorProto) -> int:
@@ -55,7 +61,10 @@ def fold(model: onnx.ModelProto, weights: Constants, shapes: dict[str, tuple[int
     known = set(weights) | {""}
     foldable, rest = [], []
     for node in model.graph.node:
-        if node.op_type not in KEPT and not node.domain and known.issuperset(node.input):
+        if (stated := _stated(node)) is not None:
+            known.update(node.output)
+            weights[node.output[0]] = stated
+        elif node.op_type not in KEPT and not node.domain and known.issuperset(node.input):
             known.update(node.output)
             foldable.append(node)
         elif node.op_type == "Shape" and node.input[0] in shapes:
@@ -72,6 +81,17 @@ def fold(model: onnx.ModelProto, weights: Constants, shapes: dict[str, tuple[int
     if found:
         replace_nodes(model.graph, rest)
     return found
+
+
+def _stated(node: onnx.NodeProto) -> TensorProto | None:
+    """The tensor of a ``Constant`` node that has one, as it is: of a type that numpy lacks, too."""
+    found = next((a.t for a in node.attribute if a.name == "value"), None) if node.op_type == "Constant" else None
+    if found is None:
+        return None
+    stated = TensorProto()
+    stated.CopyFrom(found)
+    stated.name = node.output[0]
+    return stated
 
 
 def replace_nodes(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> None:
@@ -107,7 +127,9 @@ def _evaluate(
         values = session.run(outputs, {})
     except Exception as error:  # ONNX Runtime raises its own kinds, of no common base
         raise CleaveError(f"{path}: constants cannot be folded: {str(error).splitlines()[0]}") from error
-    for name, value in zip(outputs, values, strict=True):
+    for made_as, name, value in zip(session.get_outputs(), outputs, values, strict=True):
+        if made_as.type in UNSEEN:
+            raise CleaveError(f"{path}: constants cannot be folded: '{name}' is a {made_as.type}")
         weights[name] = numpy_helper.from_array(np.asarray(value), name)
 
 

@@ -1,7 +1,8 @@
-"""ONNX Runtime's own operators on quantised tensors (QOperator form), beside those that ONNX has.
+"""ONNX Runtime's own operators on quantised tensors, beside those that ONNX has.
 
 Each reads the scale and the zero point of every tensor after it. Without these it has the shapes, the work and the
-splits of an operator of ONNX (onnxruntime, docs/ContribOperators.md, domain ``com.microsoft``).
+splits of an operator of ONNX (onnxruntime, docs/ContribOperators.md, domain ``com.microsoft``). Its QuantizeLinear and
+DequantizeLinear are those of ONNX, for more types than these had in early opsets.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import onnx
-from onnx import helper
+from onnx import TensorProto, helper
 
 from model.graph import Layer, operator
+from model.quantised import DEQUANTIZE, QUANTIZE
 
 DOMAIN = "com.microsoft"
 
@@ -47,6 +49,26 @@ LIKE = {
     f"{DOMAIN}.QLinearAveragePool": Like("AveragePool", FIRST, WINDOW),
 }
 """By their names with the domain."""
+
+
+AXES, MORE_TYPES = 13, 21
+"""The first opsets in which ONNX's have an axis, and are for integers of 16 bits."""
+TYPES = frozenset({TensorProto.INT8, TensorProto.UINT8, TensorProto.INT32})
+
+
+def name_as_onnx(model: onnx.ModelProto) -> None:
+    """Make ONNX's of the operators that quantise, where its opset has them, by their zero points."""
+    opset = max((o.version for o in model.opset_import if not o.domain), default=0)
+    types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        known = opset >= MORE_TYPES or (opset >= AXES and types.get(next(iter(node.input[2:3]), "")) in TYPES)
+        if is_quantiser(node) and known:
+            node.domain = ""
+
+
+def is_quantiser(node: onnx.NodeProto) -> bool:
+    """Whether it is one of those that quantise, of ONNX Runtime's own."""
+    return node.domain == DOMAIN and node.op_type in (QUANTIZE, DEQUANTIZE)
 
 
 def in_onnx(node: onnx.NodeProto) -> onnx.NodeProto | None:

@@ -12,12 +12,10 @@ from pathlib import Path
 import onnx
 import onnxruntime as ort
 
+from model.contrib import AXES, name_as_onnx
 from model.graph import Layer
 from model.quantised import DEQUANTIZE, QUANTIZE
 from runtime.errors import CleaveError
-
-AXES = 13
-"""The first opset in which QuantizeLinear has an axis."""
 
 
 def folded(path: Path, original: onnx.ModelProto) -> onnx.ModelProto:
@@ -34,6 +32,7 @@ def folded(path: Path, original: onnx.ModelProto) -> onnx.ModelProto:
         except Exception as error:  # ONNX Runtime raises its own kinds, of no common base
             raise CleaveError(f"{path}: cannot be folded: {str(error).splitlines()[0]}") from error
     _restore_order(model, original)
+    name_as_onnx(model)
     _drop_axes(model)
     model.ir_version = original.ir_version
     return model

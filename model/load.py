@@ -73,6 +73,7 @@ def _read(path: Path) -> onnx.ModelProto:
     for part in (*model.graph.node, *model.opset_import):
         if part.domain == "ai.onnx":  # ONNX's own, written out
             part.domain = ""
+    contrib.name_as_onnx(model)
     _check_external(model, path)
     return model
 
@@ -103,6 +104,12 @@ def _refuse(model: onnx.ModelProto, weights: constants.Constants, path: Path) ->
         f"{where_is(n, path)}: operator '{n.op_type}' is not supported (control flow)"
         for n in model.graph.node
         if n.op_type in CONTROL_FLOW
+    ]
+    problems += [
+        f"{where_is(n, path)}: {n.op_type} of ONNX Runtime's own cannot be cut; export it as ONNX's, which is for 16 "
+        f"bits from opset {contrib.MORE_TYPES} on"
+        for n in model.graph.node
+        if contrib.is_quantiser(n)
     ]
     opset = max((o.version for o in model.opset_import if not o.domain), default=OLDEST_OPSET)
     if opset < OLDEST_OPSET:
@@ -268,16 +275,26 @@ def _check_outputs(
 
 
 def _check_types(graph: Graph) -> None:
-    """What moves between devices must be of a type that they have: numpy alone, without what the onnx package adds."""
+    """What moves between devices must be of a type that they have: numpy's own numbers, without what the onnx package
+    adds."""
+    made = [(f"layer '{layer.name}': ", name) for layer in graph.layers for name in layer.outputs]
     problems = [
-        f"{graph.path}: layer '{layer.name}': '{name}' is of type {graph.tensors[name].dtype}, which is not passed on "
-        "between devices; export the network with another type there"
-        for layer in graph.layers
-        for name in layer.outputs
-        if np.dtype(graph.tensors[name].dtype).isbuiltin != 1
+        f"{graph.path}: {where}'{name}' is of type {_type_name(graph.tensors[name])}, which is not passed on between "
+        "devices; export the network with another type there"
+        for where, name in [*(("input ", name) for name in graph.inputs), *made]
+        if not _is_number(graph.tensors[name])
     ]
     if problems:
         raise CleaveError(*problems[:10])
+
+
+def _is_number(tensor: Tensor) -> bool:
+    """Whether numpy has its type, and as such: strings are objects for it."""
+    return np.dtype(tensor.dtype).isbuiltin == 1 and np.dtype(tensor.dtype).kind != "O"
+
+
+def _type_name(tensor: Tensor) -> str:
+    return "string" if np.dtype(tensor.dtype).kind == "O" else tensor.dtype
 
 
 def _check_channels(nodes: list[onnx.NodeProto], tensors: dict[str, Tensor], path: Path) -> None:

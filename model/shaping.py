@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import onnx
@@ -72,12 +73,36 @@ def static(info: ValueInfoProto) -> tuple[int, ...] | None:
 
 
 def settle(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> dict[str, ValueInfoProto]:
-    """Infer shapes and fold constants until neither finds more; value infos by tensor name."""
-    while True:
-        infos = _infer(model, weights, path)
-        shapes = known(infos)
-        if not pools.correct(model.graph, shapes, path) and not constants.fold(model, weights, shapes, path):
+    """Infer shapes and fold constants until neither finds more; value infos by tensor name.
+
+    Shapes that are computed from shapes onnx follows by itself, so that few rounds do, but not exactly (a Cast leaves
+    values as they are). Where it was wrong they are inferred of folded constants alone.
+    """
+    begun, given = onnx.ModelProto(), dict(weights)
+    begun.CopyFrom(model)
+    with suppress(CleaveError):
+        read, infos = _settled(model, weights, path, follow=True)
+        if all(static(infos[name]) == shape for name, shape in read.items() if name in infos):
             return infos
+    model.CopyFrom(begun)
+    weights.clear()
+    weights.update(given)
+    return _settled(model, weights, path, follow=False)[1]
+
+
+def _settled(
+    model: onnx.ModelProto, weights: constants.Constants, path: Path, follow: bool
+) -> tuple[dict[str, tuple[int, ...]], dict[str, ValueInfoProto]]:
+    """Shapes that became constants, and the value infos in the end. follow: values of shapes from node to node"""
+    read: dict[str, tuple[int, ...]] = {}
+    while True:
+        infos = _infer(model, weights, path, follow)
+        shapes = known(infos)
+        if not pools.correct(model.graph, shapes, path):
+            asked = {node.input[0] for node in model.graph.node if node.op_type in constants.OF_SHAPES}
+            read = {name: shapes[name] for name in asked if name in shapes} | read
+            if not constants.fold(model, weights, shapes, path):
+                return read, infos
 
 
 def known(infos: Mapping[str, ValueInfoProto]) -> dict[str, tuple[int, ...]]:
@@ -85,7 +110,7 @@ def known(infos: Mapping[str, ValueInfoProto]) -> dict[str, tuple[int, ...]]:
     return {name: shape for name, info in infos.items() if (shape := static(info)) is not None}
 
 
-def _infer(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> dict[str, ValueInfoProto]:
+def _infer(model: onnx.ModelProto, weights: constants.Constants, path: Path, follow: bool) -> dict[str, ValueInfoProto]:
     """Shape inference on a copy that carries small constants only: large weights are known by shape."""
     skeleton = onnx.ModelProto()
     skeleton.CopyFrom(model)
@@ -102,22 +127,22 @@ def _infer(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> 
         else:
             skeleton.graph.input.append(info)
     try:
-        inferred = _inferred(skeleton)
+        inferred = _inferred(skeleton, follow)
     except (shape_inference.InferenceError, ValueError) as error:
         raise CleaveError(f"{path}: shapes do not fit together: {_first_line(error)}") from error
     graph = inferred.graph
     return {info.name: info for infos in (graph.input, graph.value_info, graph.output) for info in infos}
 
 
-def _inferred(skeleton: onnx.ModelProto) -> onnx.ModelProto:
+def _inferred(skeleton: onnx.ModelProto, follow: bool) -> onnx.ModelProto:
     """With the shapes that the file states; without those that follow from others where they do not fit, as after a
     pooling that rounds up they do not before it is corrected.
     """
     try:
-        return shape_inference.infer_shapes(skeleton, strict_mode=True, data_prop=True)
+        return shape_inference.infer_shapes(skeleton, strict_mode=True, data_prop=follow)
     except shape_inference.InferenceError:
         _forget(skeleton.graph)
-        return shape_inference.infer_shapes(skeleton, strict_mode=True, data_prop=True)
+        return shape_inference.infer_shapes(skeleton, strict_mode=True, data_prop=follow)
 
 
 def _forget(graph: onnx.GraphProto) -> None:

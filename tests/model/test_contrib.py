@@ -14,6 +14,7 @@ from onnxruntime.quantization import QuantFormat, QuantType
 from model import boxes, contrib, layer_kinds
 from model.graph import Graph
 from model.load import load
+from model.quantised import QUANTIZE
 from runtime.errors import CleaveError
 from tests.cuts import DEVICES, assert_equal, ways
 from tests.tiny_cnn import graph_of, network, node, random_mapping, weight
@@ -127,3 +128,39 @@ def test_an_output_that_moves_on_to_a_quantisation_is_settled_first(tmp_path: Pa
         graph_of(tmp_path, model)
     graph = load(tmp_path / "tiny.onnx", folded=True)
     assert_equal(graph, random_mapping(random.Random(1), graph, DEVICES), positive=False)
+
+
+def quantised_by_its_own(folder: Path, **how: object) -> Path:
+    """By the tool, which uses operators of ONNX Runtime to quantise."""
+    model = source()
+    del model.graph.output[1:]
+    own = {"UseQDQContribOps": True}
+    return by_onnxruntime(folder, model, quant_format=QuantFormat.QDQ, extra_options=own, **how)
+
+
+@pytest.mark.parametrize("folded", [False, True])
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_what_quantises_by_onnxruntimes_own_is_as_if_it_were_onnxs(
+    per_channel: bool, folded: bool, tmp_path: Path
+) -> None:
+    path = quantised_by_its_own(tmp_path, per_channel=per_channel)
+    assert {n.domain for n in onnx.load(path).graph.node if n.op_type == QUANTIZE} == {contrib.DOMAIN}
+    graph = load(path, folded=folded)
+    assert [layer.op for layer in graph.layers].count("Conv") == 2
+    assert contrib.DOMAIN not in {domain for domain, _ in graph.opsets}
+    for seed in range(8):
+        assert_equal(graph, random_mapping(random.Random(seed), graph, DEVICES))
+
+
+def test_16_bits_are_refused_where_onnx_has_none(tmp_path: Path) -> None:
+    path = quantised_by_its_own(tmp_path, activation_type=QuantType.QUInt16)
+    model = onnx.load(path)
+    (opset,) = (each for each in model.opset_import if not each.domain)
+    opset.version = 20
+    onnx.save(model, path)
+    with pytest.raises(CleaveError) as refused:
+        load(path)
+    assert refused.value.sentences[0] == (
+        f"{path}: layer 'x_QuantizeLinear': QuantizeLinear of ONNX Runtime's own cannot be cut; export it as ONNX's, "
+        "which is for 16 bits from opset 21 on"
+    )

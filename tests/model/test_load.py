@@ -142,6 +142,27 @@ def test_what_folding_computes_with_the_file_s_shape_is_not_taken_for_another(
         assert sentence.startswith("input 'x' is 1,2,4,4 in the file, and is folded so: leave --shape x or --fold out")
 
 
+@pytest.mark.parametrize("types", [(TensorProto.BOOL,), (TensorProto.INT8,), (TensorProto.FLOAT, TensorProto.BOOL)])
+def test_shapes_that_are_computed_of_shapes_are_exact(types: tuple[int, ...], tmp_path: Path) -> None:
+    """Shape inference that follows values takes a Cast for nothing: 260 of a byte is no 260, 4 of a bool no 4."""
+    made = [f"s{k}" for k in range(len(types) + 1)]
+    nodes = [
+        node("Shape", ["x"], [made[0]]),
+        *(node("Cast", [a], [b], to=t) for a, b, t in zip(made, made[1:], types, strict=False)),
+        node("Cast", [made[-1]], ["n"], to=TensorProto.INT64),
+        node("Concat", ["n", "rest"], ["to"], axis=0),
+        node("Reshape", ["x", "to"], ["r"], "reshape"),
+        node("Relu", ["r"], ["a"], "relu"),
+        node("Shape", ["a"], ["of"]),
+        node("Cast", ["of"], ["f"], to=TensorProto.FLOAT),
+        node("ReduceSum", ["f"], ["sum"], keepdims=0),
+        node("Add", ["a", "sum"], ["y"], "add"),
+    ]
+    graph = load(save(tmp_path, network(nodes, {"x": (4, 260)}, ["y"], {"rest": np.array([-1])})))
+    assert [layer.op for layer in graph.layers] == ["Reshape", "Relu", "Add"]
+    assert_whole_is_right(graph)
+
+
 def test_a_weight_that_is_an_output_too_is_refused(tmp_path: Path) -> None:
     model = network([node("Add", ["x", "c"], ["y"])], {"x": (1, 4)}, ["y", "c"], {"c": weight(4)})
     assert refused_model(tmp_path, model) == ["output 'c' does not depend on any input"]
@@ -153,6 +174,42 @@ def test_types_that_numpy_lacks_are_not_passed_on(tmp_path: Path) -> None:
     first, second = refused_model(tmp_path, network(nodes, {"x": (1, 4)}, ["y"]))
     assert first.startswith("layer 'cast': 'b' is of type bfloat16, which is not passed on between devices")
     assert second.startswith("layer 'relu': 'r' is of type bfloat16")
+
+
+def test_strings_are_not_passed_on_and_no_input_of_a_type_that_numpy_lacks(tmp_path: Path) -> None:
+    text = [node("Cast", ["x"], ["s"], "text", to=TensorProto.STRING), node("Cast", ["s"], ["y"], to=TensorProto.FLOAT)]
+    (sentence,) = refused_model(tmp_path, network(text, {"x": (1, 4)}, ["y"]))
+    assert sentence.startswith("layer 'text': 's' is of type string, which is not passed on between devices")
+    model = network([node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)], {"x": (1, 4)}, ["y"])
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.BFLOAT16
+    (sentence,) = refused_model(tmp_path, model)
+    assert sentence.startswith("input 'x' is of type bfloat16, which is not passed on")
+
+
+@pytest.mark.parametrize("name", ["int4", "uint4", "float8_e4m3fn", "float8_e5m2"])
+def test_constants_of_types_that_numpy_lacks_are_what_the_file_says(name: str, tmp_path: Path) -> None:
+    """ONNX Runtime would give the bits of some as if they were integers, and nothing of others."""
+    value = numpy_helper.from_array(np.random.default_rng(0).integers(0, 7, (6, 5)).astype(getattr(ml_dtypes, name)))
+    nodes = [
+        node("Constant", [], ["q"], value=value),
+        node("DequantizeLinear", ["q", "s"], ["w"]),
+        node("MatMul", ["x", "w"], ["m"]),
+        node("Relu", ["m"], ["y"]),
+    ]
+    model = network(nodes, {"x": (4, 6)}, ["y"], {"s": np.array(0.1, np.float32)}, 21, 11)
+    graph = load(save(tmp_path, model))
+    assert graph.tensors["q"].dtype == name
+    assert_whole_is_right(graph)
+
+
+def test_constants_that_cannot_be_folded_for_their_type_are_refused(tmp_path: Path) -> None:
+    nodes = [
+        node("Cast", ["c"], ["q"], to=TensorProto.FLOAT8E4M3FN),
+        node("DequantizeLinear", ["q", "s"], ["w"]),
+        node("MatMul", ["x", "w"], ["y"]),
+    ]
+    model = network(nodes, {"x": (4, 6)}, ["y"], {"c": weight(6, 5), "s": np.array(0.1, np.float32)}, 21)
+    assert refused_model(tmp_path, model) == ["constants cannot be folded: 'q' is a tensor(float8e4m3fn)"]
 
 
 def test_a_missing_file_of_weights_is_named(tmp_path: Path) -> None:
