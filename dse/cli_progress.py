@@ -38,9 +38,9 @@ def searching(say: Console, settings: search.Settings) -> Iterator[tuple[search.
         bar.show("searching", generation, settings.generations, said)
 
     def tell(text: str) -> None:
-        ending.leave_if_asked()
         bar.stop()
         show.line(say, text)
+        ending.leave_if_asked()  # last: what was kept is told of on the way out, too
 
     try:
         yield step, tell

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from statistics import fmean
 
 from dse.calibrate.command import Lab, Type
+from dse.calibrate.design import WHOLE
 from dse.calibrate.links import link_bundles
 from dse.calibrate.measure import Job, link_samples
 from dse.calibrate.turns import settled, turns_of
@@ -24,8 +25,12 @@ ALLOWED = 0.3
 """Change of a message's time that is no drift: messages repeat worse than kernels do."""
 ALONE, TOGETHER, MESSAGES = "1/3 alone", "2/3 together", "3/3 messages"
 """The parts of a check."""
-FIGURES = {"latency": attrgetter("time_s"), "period": attrgetter("period_s")}
-"""Times of a run on several devices: of a frame alone, and of one in a stream."""
+FIGURES: dict[str, tuple[Callable[[Run], float], Callable[[Sequence[float]], float]]] = {
+    "latency": (attrgetter("time_s"), fmean),
+    "period": (attrgetter("period_s"), max),
+}
+"""Times of a run on several devices, of a frame alone, and of one in a stream; and how many times as long it takes by
+what each of them takes longer: one has about as much to do as another."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +82,21 @@ class LinkDrift(Drift):
 
 @dataclass(frozen=True)
 class TogetherDrift(Drift):
-    """A network on several devices, measured again: what messages and waits cost is part of it."""
+    """A network on several devices, measured again: what messages and waits cost is part of it.
+
+    devices: their names; figure: of ``FIGURES``
+    """
+
+    devices: tuple[str, ...] = ()
+    figure: str = "latency"
 
     def _slower(self, slowdowns: Mapping[str, float]) -> float:
-        """All of it as many times as the slowest device."""
-        return max(slowdowns.values(), default=1.0)
+        return slower(self.figure, [slowdowns.get(name, 1.0) for name in self.devices])
+
+
+def slower(figure: str, slowdowns: Sequence[float]) -> float:
+    """How many times as long a network on several devices takes, by those of each."""
+    return FIGURES[figure][1](slowdowns)
 
 
 def drifts(lab: Lab) -> list[Drift]:
@@ -104,7 +119,8 @@ class Whole:
     """A whole network on a device.
 
     type: of the device; job: to measure it again; looks: the first at it
-    fitted: all runs of it that coefficients were fitted to, of the first device of that type
+    fitted: all runs of it that coefficients were fitted to, of the first device of that type; none where that was
+        another, which is gone from the platform
     """
 
     type: str
@@ -121,12 +137,14 @@ def _wholes(lab: Lab) -> list[Whole]:
                           "calibrate first, without --check")  # fmt: skip
     alike = _alike(lab.types(looks))
     jobs = {_of(look): lab.full(look.subject.device, look.subject.cnn, there[look.key])[0] for look in looks}
+    names = {device.name for device in lab.platform.devices}
+    gone = {run.network for run in there.values() if run.what == WHOLE and run.device not in names}
     found = []
     for look in looks:
         device, network = _of(look)
         type_, like = alike[device]
         job, fitted = jobs[device, network], jobs[like, network]
-        if fitted.key not in there:
+        if fitted.key not in there and network not in gone:
             raise CleaveError(f"{lab.store.path}: the calibration was not finished ({fitted}); go on with it, without "
                               "--check")  # fmt: skip
         found.append(Whole(type_, job, tuple(turns_of(look, there)), tuple(turns_of(fitted, there))))
@@ -163,20 +181,22 @@ def together_drifts(lab: Lab) -> list[Drift]:
     """Each network in stretches on several devices, as far as that was measured before."""
     there, jobs = lab.store.by_key, [job for job in lab.together(0) if job.design.stream]
     found: list[Drift] = []
-    slowest = max(device.slowdown for device in lab.platform.devices)
     for done, job in enumerate(jobs):
         if turns := [run for run in turns_of(job, there) if run.period_s]:
-            before = settled(turns)
             lab.tell(TOGETHER, done, len(jobs), str(job))
-            now = lab.measure(job)
-            devices = f"{len(now.ranks)} devices"
-            found += [
-                TogetherDrift(
-                    "several", devices, f"{now.network}, {name}", fmean(map(time_s, before)) * slowest, time_s(now)
-                )
-                for name, time_s in FIGURES.items()
-            ]
+            found += _together(lab, settled(turns), lab.measure(job))
     return found
+
+
+def _together(lab: Lab, before: Sequence[Run], now: Run) -> Iterator[TogetherDrift]:
+    """All ``FIGURES`` of it."""
+    devices = tuple(rank.device for rank in now.ranks)
+    slowdowns = [lab.platform.devices[lab.platform.index(name)].slowdown for name in devices]
+    for figure, (time_s, _) in FIGURES.items():
+        name, before_s = f"{now.network}, {figure}", fmean(map(time_s, before)) * slower(figure, slowdowns)
+        yield TogetherDrift(
+            "several", f"{len(devices)} devices", name, before_s, time_s(now), devices=devices, figure=figure
+        )
 
 
 def link_drifts(lab: Lab) -> list[Drift]:

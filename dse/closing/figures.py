@@ -108,13 +108,13 @@ class Rig:
 def values(found: Bench) -> NDArray[np.float64]:
     """(4,) as ``OBJECTIVES``: of energy and memory the largest of a device.
 
-    A meter counts for its whole host, so energy is that of the hosts; NaN unless all of them have one. Memory is
-    without frames that only the measurement keeps.
+    A meter counts for its whole host, so energy is that of the hosts; NaN unless all of them have one, and where none
+    counts anything. Memory is without frames that only the measurement keeps.
     """
     energies = [row["alone"] for row in found.energies()]
     hosts = {rank.device.rpartition("_")[0] for rank in found.ranks}
     metered = [e["energy_j"] for e in energies if e["source"] == MEASURED and e["energy_j"] is not None]
-    energy = max(metered) if len(metered) == len(hosts) else np.nan
+    energy = max(metered) if len(metered) == len(hosts) and any(metered) else np.nan
     memory = max(rank.memory.without_input(rank.peak_bytes) if rank.memory else rank.peak_bytes for rank in found.ranks)
     return np.array([found.latency_s, energy, memory, found.period_s or np.nan], dtype=np.float64)
 

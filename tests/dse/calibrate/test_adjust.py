@@ -80,14 +80,24 @@ def test_what_to_do_is_said(slowdowns: dict[str, float], said: str) -> None:
     assert rest == f"drifted: changed by more than 10% and 0.1 ms, messages by 30%\n{said}"
 
 
-@pytest.mark.parametrize(("now_s", "slowdowns", "beyond"), [
-    (1.05, {}, False), (1.2, {}, True), (1.2, {"a_cpu0": 1.0, "b_cpu0": 1.15}, False), (1.4, {"a_cpu0": 1.2}, True),
-    (1.0, {"a_cpu0": 1.3}, True),
+@pytest.mark.parametrize(("figure", "now_s", "slowdowns", "beyond"), [
+    ("latency", 1.05, {}, False),
+    ("latency", 1.2, {}, True),
+    ("latency", 1.2, {"a_cpu0": 1.1, "b_cpu0": 1.2}, False),
+    ("latency", 1.0, {"a_cpu0": 1.3}, True),
+    ("latency", 1.15, {"a_cpu0": 1.3}, False),
+    ("period", 1.15, {"a_cpu0": 1.3}, True),
+    ("period", 1.25, {"a_cpu0": 1.3}, False),
+    ("period", 1.0, {"c_cpu0": 1.3}, False),
+    ("latency", 1.0, {"c_cpu0": 1.3}, False),
 ])  # fmt: skip
-def test_devices_together_take_as_much_longer_as_each_does(
-    now_s: float, slowdowns: dict[str, float], beyond: bool
+def test_devices_together_take_as_much_longer_as_those_do_that_take_part(
+    figure: str, now_s: float, slowdowns: dict[str, float], beyond: bool
 ) -> None:
-    assert TogetherDrift("several", "2 devices", "six, latency", 1.0, now_s).beyond(slowdowns) == beyond
+    """A frame alone by the mean of them, one in a stream by the slowest."""
+    devices = ("a_cpu0", "b_cpu0")
+    each = TogetherDrift("several", "2 devices", f"six, {figure}", 1.0, now_s, devices=devices, figure=figure)
+    assert each.beyond(slowdowns) == beyond
 
 
 @pytest.mark.parametrize(("now_s", "slowdowns", "beyond"), [

@@ -15,6 +15,7 @@ from dse.inputs import read_cnn
 from model.link_fit import ALIKE_BYTES, WayTimes
 from model.platform import Platform
 from model.samples import Run
+from runtime.errors import CleaveError
 from tests.dse.calibrate.test_command import looked, unused
 from tests.tiny_cnn import save, six_layers
 
@@ -41,10 +42,10 @@ def test_slower_messages_drift_each_way_by_itself_unless_they_are_short(now: Way
     assert [each.drifted for each in compared(ways(30e-6, 30e-6), now)] == drifted
 
 
-def found(folder: Path, **now_s: list[float]) -> list[Drift]:
+def found(folder: Path, measured: str = "a_cpu0", **now_s: list[float]) -> list[Drift]:
     """What a check finds on three devices that are alike, and took 1 s; one took 0.85 when it was looked at.
 
-    now_s: what each takes, one time after the other
+    measured: on which device coefficients were; now_s: what each takes, one time after the other
     """
 
     class Again(Lab):
@@ -60,7 +61,8 @@ def found(folder: Path, **now_s: list[float]) -> list[Drift]:
             store.add_run(look)
         whole = lab.full(0, cnn, looks[0])[0]
         for turn in range(3):
-            store.add_run(looked(replace(whole, turn=turn), 1.0))
+            of = replace(looked(replace(whole, turn=turn), 1.0), device=measured)
+            store.add_run(of if measured == whole.subject.name else replace(of, key=f"of another {turn}"))
         return drifts(lab)
 
 
@@ -86,3 +88,14 @@ def test_one_that_seems_to_have_drifted_alone_is_measured_once_more(
 
 def test_where_most_have_drifted_none_is_measured_once_more(tmp_path: Path) -> None:
     assert [d.drifted for d in found(tmp_path, a=[1.0], b=[1.3], c=[1.2])] == [False, True, True]
+
+
+def test_where_the_device_that_was_measured_is_gone_the_others_are_held_against_what_they_took(tmp_path: Path) -> None:
+    each = found(tmp_path, "z_cpu0", a=[1.05], b=[0.9], c=[1.0])
+    assert [d.before_s for d in each] == [1.0, 0.85, 1.0]
+    assert not any(d.drifted for d in each)
+
+
+def test_what_was_never_measured_is_no_calibration(tmp_path: Path) -> None:
+    with pytest.raises(CleaveError, match=r"the calibration was not finished \(six on a_cpu0: whole\)"):
+        found(tmp_path, "b_cpu0")

@@ -41,3 +41,9 @@ def test_the_energy_is_that_of_the_host_with_most_of_it() -> None:
 @pytest.mark.parametrize("usages", [(METERED, ESTIMATED), (BESIDE,), (METERED, replace(OTHER, energy_j=None))])
 def test_no_energy_is_known_where_a_host_has_no_meter(usages: tuple[Usage, ...]) -> None:
     assert np.isnan(measured(*usages)[1])
+
+
+def test_meters_that_count_nothing_tell_nothing() -> None:
+    still = [replace(each, energy_j=0.0) for each in (METERED, OTHER)]
+    assert np.isnan(measured(*still)[1])
+    assert measured(METERED, still[1])[1] == 1.5

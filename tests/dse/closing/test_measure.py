@@ -106,6 +106,15 @@ def test_measurements_outlive_a_run_that_breaks_off(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.mpi
+def test_who_ends_a_run_after_measuring_is_told_where_the_measurements_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dse.results.write_front", lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
+    said = dse(*RUN, "--measure", 1)
+    assert said.code == 128 + signal.SIGTERM
+    assert "what was measured is kept: runs/tiny-p.measured.jsonl" in said.out
+    assert [path.name for path in Path("runs").iterdir()] == ["tiny-p.measured.jsonl"]
+
+
+@pytest.mark.mpi
 def test_ctrl_c_ends_measuring_and_the_command_goes_on_with_what_there_is() -> None:
     pipe = subprocess.PIPE
     process = subprocess.Popen([*PROGRAM, *map(str, RUN), "--measure", "40"], stdout=pipe, stderr=pipe, text=True)
