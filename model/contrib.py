@@ -13,7 +13,7 @@ from typing import NamedTuple
 import onnx
 from onnx import TensorProto, helper
 
-from model.graph import Layer, operator
+from model.graph import Layer, operator, opset_of
 from model.quantised import DEQUANTIZE, QUANTIZE
 
 DOMAIN = "com.microsoft"
@@ -58,11 +58,10 @@ TYPES = frozenset({TensorProto.INT8, TensorProto.UINT8, TensorProto.INT32})
 
 def name_as_onnx(model: onnx.ModelProto) -> None:
     """Make ONNX's of the operators that quantise, where its opset has them, by their zero points."""
-    opset = max((o.version for o in model.opset_import if not o.domain), default=0)
-    types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
-    for node in model.graph.node:
-        known = opset >= MORE_TYPES or (opset >= AXES and types.get(next(iter(node.input[2:3]), "")) in TYPES)
-        if is_quantiser(node) and known:
+    opset, types = opset_of(model), {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    for node in filter(is_quantiser, model.graph.node):
+        zero_point = next(iter(node.input[2:3]), "")
+        if opset >= MORE_TYPES or (opset >= AXES and types.get(zero_point) in TYPES):
             node.domain = ""
 
 

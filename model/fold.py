@@ -13,7 +13,7 @@ import onnx
 import onnxruntime as ort
 
 from model.contrib import AXES, name_as_onnx
-from model.graph import Layer
+from model.graph import Layer, opset_of
 from model.quantised import DEQUANTIZE, QUANTIZE
 from runtime.errors import CleaveError
 
@@ -40,7 +40,7 @@ def folded(path: Path, original: onnx.ModelProto) -> onnx.ModelProto:
 
 def _drop_axes(model: onnx.ModelProto) -> None:
     """ONNX Runtime writes an axis on what (de)quantises by one scale, also where its opset has none."""
-    if max(opset.version for opset in model.opset_import if not opset.domain) < AXES:
+    if opset_of(model) < AXES:
         for node in model.graph.node:
             if node.op_type in (QUANTIZE, DEQUANTIZE):
                 del node.attribute[:]

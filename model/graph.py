@@ -34,6 +34,11 @@ class Tensor:
         return self.elements * np.dtype(self.dtype).itemsize
 
 
+def opset_of(model: onnx.ModelProto) -> int:
+    """The version of ONNX's own operators; 0: there is none."""
+    return max((opset.version for opset in model.opset_import if not opset.domain), default=0)
+
+
 def operator(node: onnx.NodeProto) -> str:
     """Which operator a node is, with its domain where that is not ONNX's own."""
     return f"{node.domain}.{node.op_type}" if node.domain else node.op_type

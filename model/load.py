@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
 
 from model import constants, contrib, fold, quantised, resizing, settled, shaping, wire
-from model.graph import Graph, Layer, Tensor, operator, where_is
+from model.graph import Graph, Layer, Tensor, operator, opset_of, where_is
 from model.macs import macs
 from runtime.errors import CleaveError
 
@@ -111,8 +111,8 @@ def _refuse(model: onnx.ModelProto, weights: constants.Constants, path: Path) ->
         for n in model.graph.node
         if contrib.is_quantiser(n)
     ]
-    opset = max((o.version for o in model.opset_import if not o.domain), default=OLDEST_OPSET)
-    if opset < OLDEST_OPSET:
+    opset = opset_of(model)
+    if 0 < opset < OLDEST_OPSET:
         problems.append(f"{path}: opset {opset} is older than {OLDEST_OPSET}; convert it (onnx.version_converter)")
     if model.functions:
         names = ", ".join(sorted(f"'{f.name}'" for f in model.functions))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import onnx
@@ -75,34 +74,31 @@ def static(info: ValueInfoProto) -> tuple[int, ...] | None:
 def settle(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> dict[str, ValueInfoProto]:
     """Infer shapes and fold constants until neither finds more; value infos by tensor name.
 
-    Shapes that are computed from shapes onnx follows by itself, so that few rounds do, but not exactly (a Cast leaves
-    values as they are). Where it was wrong they are inferred of folded constants alone.
+    What is computed of shapes onnx follows by itself, so that few rounds do, but not exactly: a Cast leaves values as
+    they are. So does ONNX Runtime, here and there. ``CleaveError`` where a shape that was read turns out to be another.
     """
-    begun, given = onnx.ModelProto(), dict(weights)
-    begun.CopyFrom(model)
-    with suppress(CleaveError):
-        read, infos = _settled(model, weights, path, follow=True)
-        if all(static(infos[name]) == shape for name, shape in read.items() if name in infos):
-            return infos
-    model.CopyFrom(begun)
-    weights.clear()
-    weights.update(given)
-    return _settled(model, weights, path, follow=False)[1]
-
-
-def _settled(
-    model: onnx.ModelProto, weights: constants.Constants, path: Path, follow: bool
-) -> tuple[dict[str, tuple[int, ...]], dict[str, ValueInfoProto]]:
-    """Shapes that became constants, and the value infos in the end. follow: values of shapes from node to node"""
     read: dict[str, tuple[int, ...]] = {}
     while True:
-        infos = _infer(model, weights, path, follow)
+        infos = _infer(model, weights, path)
         shapes = known(infos)
         if not pools.correct(model.graph, shapes, path):
             asked = {node.input[0] for node in model.graph.node if node.op_type in constants.OF_SHAPES}
             read = {name: shapes[name] for name in asked if name in shapes} | read
             if not constants.fold(model, weights, shapes, path):
-                return read, infos
+                _check_read(read, shapes | {name: tuple(tensor.dims) for name, tensor in weights.items()}, path)
+                return infos
+
+
+def _check_read(read: Mapping[str, tuple[int, ...]], shapes: Mapping[str, tuple[int, ...]], path: Path) -> None:
+    """Shapes that became constants must be those that there are in the end."""
+    problems = [
+        f"{path}: the shape of '{name}' is computed of other shapes, and comes out as {shape} or {shapes[name]}: "
+        "ONNX and ONNX Runtime reckon it differently; export the network with fixed shapes"
+        for name, shape in sorted(read.items())
+        if shapes.get(name, shape) != shape
+    ]
+    if problems:
+        raise CleaveError(*problems[:10])
 
 
 def known(infos: Mapping[str, ValueInfoProto]) -> dict[str, tuple[int, ...]]:
@@ -110,7 +106,7 @@ def known(infos: Mapping[str, ValueInfoProto]) -> dict[str, tuple[int, ...]]:
     return {name: shape for name, info in infos.items() if (shape := static(info)) is not None}
 
 
-def _infer(model: onnx.ModelProto, weights: constants.Constants, path: Path, follow: bool) -> dict[str, ValueInfoProto]:
+def _infer(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> dict[str, ValueInfoProto]:
     """Shape inference on a copy that carries small constants only: large weights are known by shape."""
     skeleton = onnx.ModelProto()
     skeleton.CopyFrom(model)
@@ -127,22 +123,22 @@ def _infer(model: onnx.ModelProto, weights: constants.Constants, path: Path, fol
         else:
             skeleton.graph.input.append(info)
     try:
-        inferred = _inferred(skeleton, follow)
+        inferred = _inferred(skeleton)
     except (shape_inference.InferenceError, ValueError) as error:
         raise CleaveError(f"{path}: shapes do not fit together: {_first_line(error)}") from error
     graph = inferred.graph
     return {info.name: info for infos in (graph.input, graph.value_info, graph.output) for info in infos}
 
 
-def _inferred(skeleton: onnx.ModelProto, follow: bool) -> onnx.ModelProto:
+def _inferred(skeleton: onnx.ModelProto) -> onnx.ModelProto:
     """With the shapes that the file states; without those that follow from others where they do not fit, as after a
     pooling that rounds up they do not before it is corrected.
     """
     try:
-        return shape_inference.infer_shapes(skeleton, strict_mode=True, data_prop=follow)
+        return shape_inference.infer_shapes(skeleton, strict_mode=True, data_prop=True)
     except shape_inference.InferenceError:
         _forget(skeleton.graph)
-        return shape_inference.infer_shapes(skeleton, strict_mode=True, data_prop=follow)
+        return shape_inference.infer_shapes(skeleton, strict_mode=True, data_prop=True)
 
 
 def _forget(graph: onnx.GraphProto) -> None:

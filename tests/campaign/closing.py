@@ -19,6 +19,7 @@ from statistics import median
 
 from codegen import zoo
 from dse import ending
+from dse.cli_access import Running
 from dse.inputs import read_cnn
 from dse.results import from_compact
 from model.mapping import Mapping
@@ -33,13 +34,13 @@ FRAMES = 20
 BEST = Path("best-latency") / "mapping.json"
 
 
-def searched(network: str, asked: argparse.Namespace) -> Path:
+def searched(network: str, asked: argparse.Namespace, access: Running) -> Path:
     """The bundle folder of the network, made unless it is there."""
     folder: Path = asked.out / network
     if not (folder / BEST).is_file():
         done("run", "--cnn", f"zoo:{network}", "--platform", asked.platform, "--out", folder,
              "--population", "400", "--generations", "60",
-             "--measure", asked.measure, "--measure-budget", asked.budget, *login_words(login(asked)))  # fmt: skip
+             "--measure", asked.measure, "--measure-budget", asked.budget, *login_words(access))  # fmt: skip
     return folder
 
 
@@ -47,7 +48,7 @@ def compared(network: str, platform: Platform, rows: list[Row], asked: argparse.
     """A line about one network. rows: of mappings on two or more devices, one at least"""
     cnn, access = read_cnn(f"zoo:{network}", [], False), login(asked)
     drawn = from_compact(cnn.graph, json.loads(min(together(rows), key=lambda row: row.measured_latency).mapping))
-    found = Mapping.from_json((searched(network, asked) / BEST).read_text(), cnn.graph, platform)
+    found = Mapping.from_json((searched(network, asked, access) / BEST).read_text(), cnn.graph, platform)
     of_drawn: list[float] = []
     of_found: list[float] = []
     for turn in range(asked.turns):
