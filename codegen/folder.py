@@ -4,11 +4,13 @@ folders, of which nothing stays.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from secrets import token_hex
 
@@ -75,12 +77,32 @@ def fresh(out: Path, force: bool = False) -> Iterator[Path]:
         with scratch(out.parent, f".{out.name}.") as draft:
             draft.chmod(0o755)
             yield draft
-            if out.exists():
+            if force and out.exists():
                 _replace(out, draft)
             else:
-                draft.rename(out)
+                _put(out, draft)
     except OSError as error:
-        raise CleaveError(f"{out}: cannot be written: {error.strerror or error}") from error
+        file = Path(str(error.filename or out))
+        what = f"{out}: cannot be written" if _concerns(file, out) else f"{file}"
+        raise CleaveError(f"{what}: {error.strerror or error}") from error
+
+
+def _concerns(file: Path, out: Path) -> bool:
+    """Whether what is wrong with a file is wrong with a folder that is made, and not with another that is read."""
+    below = file.relative_to(out.parent).parts[:1] if file.is_relative_to(out.parent) else ()
+    return file == out or file in out.parents or any(part.startswith(f".{out.name}.") for part in below)
+
+
+def _put(out: Path, draft: Path) -> None:
+    """Make ``draft`` ``out``, or, where something else was put there meanwhile, a folder beside that."""
+    try:
+        draft.rename(out)  # also onto an empty folder
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        beside = next(place for k in count(2) if not (place := out.with_name(f"{out.name}-{k}")).exists())
+        draft.rename(beside)
+        raise CleaveError(f"{out}: was made by something else meanwhile; what was to be there is {beside}") from error
 
 
 def _replace(out: Path, draft: Path) -> None:

@@ -1,4 +1,4 @@
-"""Folding normalisation and scale/shift chains into convolutions, by ONNX Runtime's own passes.
+"""ONNX Runtime's own passes: folding normalisation and scale/shift chains into convolutions, and what they requantise.
 
 Names stay traceable: tensors keep theirs, and every layer lists the nodes of the file that it stands for.
 """
@@ -9,8 +9,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnxruntime as ort
+from onnx import numpy_helper
 
 from model.contrib import AXES, name_as_onnx
 from model.graph import Layer, opset_of
@@ -20,22 +22,48 @@ from runtime.errors import CleaveError
 
 def folded(path: Path, original: onnx.ModelProto) -> onnx.ModelProto:
     """The model after ONNX Runtime's basic passes (exact, standard operators), in the file's order."""
+    try:
+        model = _passed(path)
+    except Exception as error:  # ONNX Runtime raises its own kinds, of no common base
+        raise CleaveError(f"{path}: cannot be folded: {str(error).splitlines()[0]}") from error
+    _restore_order(model, original)
+    name_as_onnx(model)
+    _drop_axes(model)
+    model.ir_version = original.ir_version
+    return model
+
+
+def parameters(path: Path) -> dict[str, list[np.ndarray]]:
+    """Constant scales and zero points of what (de)quantises after ONNX Runtime's basic passes, by what it made before.
+
+    These passes rename what nodes make, but leave them their own names; so each node has that of its first output.
+    """
+    model = onnx.load(path)
+    for node in model.graph.node:
+        node.name = next(filter(None, node.output))
+    with tempfile.TemporaryDirectory() as folder:
+        named = Path(folder) / "named.onnx"
+        onnx.save(model, named, save_as_external_data=True, location="values.bin")
+        try:
+            passed = _passed(named)
+        except Exception as error:  # ONNX Runtime raises its own kinds, of no common base
+            raise CleaveError(f"{path}: ONNX Runtime does not run it: {str(error).splitlines()[0]}") from error
+    values = {tensor.name: numpy_helper.to_array(tensor) for tensor in passed.graph.initializer}
+    quantisers = [node for node in passed.graph.node if node.op_type in (QUANTIZE, DEQUANTIZE)]
+    names = {node.name: [*filter(None, node.input[1:])] for node in quantisers}
+    return {name: [values[n] for n in of] for name, of in names.items() if values.keys() >= {*of}}
+
+
+def _passed(path: Path) -> onnx.ModelProto:
+    """What ONNX Runtime's basic passes make of a model."""
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.log_severity_level = 4
     with tempfile.TemporaryDirectory() as folder:
         options.optimized_model_filepath = str(Path(folder) / "folded.onnx")
         options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights.bin")
-        try:
-            ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-            model = onnx.load(options.optimized_model_filepath)
-        except Exception as error:  # ONNX Runtime raises its own kinds, of no common base
-            raise CleaveError(f"{path}: cannot be folded: {str(error).splitlines()[0]}") from error
-    _restore_order(model, original)
-    name_as_onnx(model)
-    _drop_axes(model)
-    model.ir_version = original.ir_version
-    return model
+        ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        return onnx.load(options.optimized_model_filepath)
 
 
 def _drop_axes(model: onnx.ModelProto) -> None:

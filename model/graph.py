@@ -126,6 +126,7 @@ class Graph:
     constants: initializers by name; the data may lie in external files below ``path``'s folder
     ir_version, opsets: stamps of the file, kept in every submodel
     assumed:   inputs whose number of samples the file leaves open, and which got one
+    stamp:     of the file when it was read, see ``stamp_of``
     """
 
     name: str
@@ -138,6 +139,12 @@ class Graph:
     ir_version: int
     opsets: tuple[tuple[str, int], ...]
     assumed: tuple[str, ...] = ()
+    stamp: tuple[int, ...] = ()
+
+    def check_file(self) -> None:
+        """``CleaveError`` unless the file, in which the weights lie, is the one that was read."""
+        if stamp_of(self.path) != self.stamp:
+            raise CleaveError(f"{self.path}: was changed or moved after it was read; run the same command again")
 
     @cached_property
     def producer(self) -> dict[str, int]:
@@ -173,6 +180,15 @@ class Graph:
     def activations(self, layer: Layer) -> tuple[str, ...]:
         """Inputs of the layer that are computed, not constant, in order."""
         return tuple(n for n in layer.inputs if n and not self.is_constant(n))
+
+
+def stamp_of(path: Path) -> tuple[int, ...]:
+    """By which a change of a file is seen: its size in bytes, and when it was written; nothing where it is gone."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_size, found.st_mtime_ns
 
 
 def read_constant(tensor: onnx.TensorProto, path: Path) -> np.ndarray:

@@ -158,7 +158,10 @@ def _reduce(graph: Graph, layer: Layer, kind: int) -> Rule | None:
     if kind == PARTIAL or not constants_from(graph, layer, 1):
         return None
     rank = len(in_shape(graph, layer))
-    touched = {a % rank for a in values(graph, layer, "axes", 1)} or set(range(rank))
+    touched = {a % rank for a in values(graph, layer, "axes", 1)}
+    if not touched and layer.integer("noop_with_empty_axes", 0):
+        return same(graph, layer, kind)
+    touched = touched or set(range(rank))
     axis = [axis for axis in range(rank) if layer.integer("keepdims", 1) or axis not in touched][kind]
     if axis in touched or axis >= AXES:
         return None

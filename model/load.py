@@ -12,8 +12,8 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
 
-from model import constants, contrib, fold, quantised, resizing, settled, shaping, wire
-from model.graph import Graph, Layer, Tensor, operator, opset_of, where_is
+from model import constants, contrib, fold, quantised, resizing, settled, shaping, unlike, wire
+from model.graph import Graph, Layer, Tensor, operator, opset_of, stamp_of, where_is
 from model.macs import macs
 from runtime.errors import CleaveError
 
@@ -31,8 +31,9 @@ def load(path: Path | str, shapes: Mapping[str, tuple[int, ...]] | None = None, 
     Raises ``CleaveError`` for what is no ONNX model, an unsupported operator, or a shape that is not known.
     """
     path = Path(path)
+    stamp = stamp_of(path)
     try:
-        return _load(path, shapes or {}, folded)
+        return replace(_load(path, shapes or {}, folded), stamp=stamp)
     except BROKEN as error:
         reason = f"{type(error).__name__}: {error}"
         raise CleaveError(f"{path}: is damaged, or says what no ONNX file may say ({reason})") from error
@@ -52,7 +53,7 @@ def _load(path: Path, shapes: Mapping[str, tuple[int, ...]], folded: bool) -> Gr
     assumed = shaping.give(model, shapes, path)
     infos = shaping.settle(model, weights, path)
     _refuse_training(model, weights, path)
-    resizing.check(model.graph, weights, shaping.known(infos), path)
+    unlike.check(model.graph, weights, shaping.known(infos), path)
     _drop_no_ops(model.graph)
     constants.replace_nodes(model.graph, settled.without_twins(model.graph, weights))
     _drop_dead(model.graph)
@@ -215,7 +216,7 @@ def _graph(
         for i, (name, node) in enumerate(zip(_names(nodes), nodes, strict=True))
     ]
     layers = quantised.absorbed(alone, tensors, weights, outputs)
-    if not folded and (sentences := settled.refused(alone, layers, tensors, weights, outputs)):
+    if not folded and (sentences := settled.refused(alone, layers, tensors, weights, outputs, path)):
         raise CleaveError(*(f"{path}: {sentence}" for sentence in sentences[:10]))
     resizing.check_steps(layers, tensors, path)
     origins = fold.origins(original, _names(list(original.graph.node)), layers)

@@ -1,4 +1,4 @@
-"""Pooling that rounds up, as ONNX Runtime and opset 22 understand it; and what ONNX and ONNX Runtime pad differently.
+"""Pooling that rounds up, as ONNX Runtime and opset 22 understand it; what is dilated is padded in no common way.
 
 Before opset 22, ONNX's shape inference counts a last window even where it begins in the padding at the end, or behind
 the input; runtimes leave that window out, and then stumble over their own inference when a tensor is put together.
@@ -28,8 +28,6 @@ def correct(graph: onnx.GraphProto, shapes: Mapping[str, Shape], path: Path) -> 
     where ONNX and ONNX Runtime do not pad alike.
     """
     for node in graph.node:
-        if node.op_type == "ConvTranspose":
-            _refuse_padded(node, path)
         if node.op_type in POOLS and {node.input[0], node.output[0]} <= shapes.keys():
             a = _attributes(node)
             _refuse_dilated(node, a, path)
@@ -57,15 +55,6 @@ def _refuse_dilated(node: onnx.NodeProto, a: Mapping[str, Any], path: Path) -> N
     if "auto_pad" in a and any(k > 1 and d > 1 for k, d in zip(a["kernel_shape"], dilations, strict=True)):
         where, how = where_is(node, path), a["auto_pad"].decode()
         raise CleaveError(f"{where}: ONNX and ONNX Runtime pad a dilated {node.op_type} by {how} in different ways; "
-                          "export it with explicit pads")  # fmt: skip
-
-
-def _refuse_padded(node: onnx.NodeProto, path: Path) -> None:
-    """A transposed convolution is as large as its strides say: ONNX adds ``output_padding``, ONNX Runtime does not."""
-    a = _attributes(node)
-    if "auto_pad" in a and any(a.get("output_padding", ())):
-        where, how = where_is(node, path), a["auto_pad"].decode()
-        raise CleaveError(f"{where}: ONNX and ONNX Runtime understand output_padding by {how} in different ways; "
                           "export it with explicit pads")  # fmt: skip
 
 

@@ -28,6 +28,7 @@ ACTIVATIONS = frozenset({"Relu", "Clip"})
 """What exporters leave between an operator and its QuantizeLinear, which does its work as well where it saturates."""
 WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 """Operators whose float weights, the second input, ONNX Runtime quantises where their neighbours are."""
+AVERAGES = frozenset({"AveragePool", "GlobalAveragePool"})
 READ_VALUES = frozenset({"Pad", "Resize", "Upsample"})
 """Operators whose rules read the values of constants: these must be what the operator sees."""
 Nodes = tuple[onnx.NodeProto, ...]
@@ -39,14 +40,16 @@ def absorbed(
     """Layers of one node each, without those that became part of another layer. ``outputs``: of the network."""
     found = _close(_open(list(layers), tensors, constants, outputs), tensors, constants, outputs)
     return [
-        replace(layer, whole=layer.whole or _rounds(layer) or _quantises_weights(layer, constants)) for layer in found
+        replace(layer, whole=layer.whole or _rounds(layer, constants) or _quantises_weights(layer, constants))
+        for layer in found
     ]
 
 
-def _rounds(layer: Layer) -> bool:
+def _rounds(layer: Layer, constants: Container[str]) -> bool:
     """Whether a layer makes many numbers that lie half-way between two steps: in a part the last bit may be another,
-    and with it the step."""
-    return interpolates(layer) and bool(layer.after)
+    and with it the step. Averages of floats are added up in another order where channels come in whole blocks."""
+    in_floats = layer.op in AVERAGES and not opens(layer, constants)
+    return bool(layer.after) and (in_floats or interpolates(layer))
 
 
 def _quantises_weights(layer: Layer, constants: Container[str]) -> bool:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 
-from model.graph import Layer, Tensor
+from model import fold
+from model.graph import Layer, Tensor, read_constant
 from model.quantised import DEQUANTIZE, QUANTIZE, opens
 
 MOVES = frozenset(
@@ -28,17 +31,18 @@ def refused(
     tensors: Mapping[str, Tensor],
     constants: Mapping[str, onnx.TensorProto],
     outputs: Container[str],
+    path: Path,
 ) -> list[str]:
     """A sentence for each layer that another answer could come of.
 
     alone: layers of one node each; layers: with their quantisation; outputs: of the network
     """
-    twice = "changes the scale of what is quantised, which ONNX Runtime makes part of the quantisation before it"
+    twice = "is one of several quantisations of the same values by other scales, of which ONNX Runtime makes one"
     floats = "computes in floats between two quantisations, which ONNX Runtime may make one where it sees both"
     output = (
         "is between an output and a quantisation, which ONNX Runtime may move past it, so that the output has steps"
     )
-    found = [(name, twice) for name in _rescaled(alone, constants, outputs)]
+    found = [(name, twice) for name in _rescaled(alone, constants, path)]
     found += [(name, floats) for name in _between(layers, tensors, constants, outputs)]
     found += [(name, output) for name in _passed(layers, outputs)]
     return [f"layer '{name}' {why}: let it, with --fold" for name, why in found]
@@ -117,33 +121,20 @@ def _passed(layers: Sequence[Layer], outputs: Container[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _rescaled(layers: Iterable[Layer], constants: Mapping[str, onnx.TensorProto], outputs: Container[str]) -> list[str]:
-    """Names of layers that quantise once more, by another scale, what is dequantised again right after: ONNX Runtime
-    makes one quantisation of both.
+def _rescaled(layers: Iterable[Layer], constants: Mapping[str, onnx.TensorProto], path: Path) -> list[str]:
+    """Names of layers that (de)quantise by other numbers after ONNX Runtime's basic passes than the file says.
+
+    Of quantisations that follow each other, or will once it has taken out what changes no value, it makes one.
     """
+    quantisers = {layer.outputs[0]: layer for layer in layers if layer.op in (QUANTIZE, DEQUANTIZE)}
+    left = fold.parameters(path) if quantisers else {}
 
-    def alike(one: str, other: str) -> bool:
-        return _content(one, constants) == _content(other, constants)
+    def is_as_it_was(layer: Layer) -> bool:
+        own = [read_constant(constants[name], path) for name in layer.node.input[1:] if name in constants]
+        now = left.get(layer.outputs[0], own)
+        return all(np.array_equal(a.ravel(), b.ravel()) for a, b in zip(own, now, strict=False))
 
-    makers = {name: layer for layer in layers for name in layer.outputs}
-    readers = defaultdict(list)
-    for layer in makers.values():
-        for name in layer.inputs:
-            readers[name].append(layer.op)
-
-    def made_by(layer: Layer, op: str) -> Layer | None:
-        """What makes the input of a layer, for it alone."""
-        name = layer.inputs[0]
-        maker = makers.get(name)
-        return maker if maker and maker.op == op and len(readers[name]) == 1 and name not in outputs else None
-
-    found = [layer for layer in makers.values() if layer.op == QUANTIZE and DEQUANTIZE in readers[layer.outputs[0]]]
-    doubled = [
-        (first, each)
-        for each in found
-        if (between := made_by(each, DEQUANTIZE)) and (first := made_by(between, QUANTIZE))
-    ]
-    return [each.name for first, each in doubled if not all(map(alike, first.inputs[1:], each.inputs[1:]))]
+    return [layer.name for layer in quantisers.values() if not is_as_it_was(layer)]
 
 
 def _content(name: str, constants: Mapping[str, onnx.TensorProto]) -> str | bytes:

@@ -40,6 +40,8 @@ def windowed(graph: Graph, layer: Layer, kind: int) -> Rule | None:
     """Samples are apart; rows need the rows under the kernel."""
     if kind == SAMPLES:
         return Rule((Need(0), *others(layer, WHOLE)), length(graph, layer, kind))
+    if layer.op == "AveragePool" and layer.before and layer.after:  # of integers: another kernel for a single window
+        return None
     row = of_rows(graph, layer)
     if row is None:
         return None

@@ -15,7 +15,6 @@ from model.platform import PLATFORMS, Device, Platform
 from model.platform_edit import edited
 from model.platform_file import SLOWDOWN
 from model.priced import priced
-from runtime.errors import CleaveError
 from runtime.frames import save_text
 
 
@@ -23,7 +22,7 @@ def adjusted(file: Path, cnns: Sequence[Cnn], found: Sequence[Drift]) -> dict[st
     """Write into a calibrated platform file how many times as long its devices take to compute as its coefficients say.
 
     found: whole networks on single devices, measured now, among others
-    Device → its slowdown. ``CleaveError`` where no device of a type was measured
+    Device → its slowdown; those of a type of which none was measured stay as they are
     """
     text = PLATFORMS.text_of(file)
     platform = Platform.parse(text, str(file))
@@ -32,10 +31,10 @@ def adjusted(file: Path, cnns: Sequence[Cnn], found: Sequence[Drift]) -> dict[st
     slowdowns: dict[str, float] = {}
     for board in kinds.boards(text, platform):
         for device in (platform.devices[d] for d in board.devices):
-            if not (alike := [own[d.name] for d in platform.devices if d.name in own and _type(d) == _type(device)]):
-                raise CleaveError(f"{file}: {device.name} was not measured; check the platform that was calibrated")
-            slowdowns[device.name] = round(_usual(own.get(device.name), median(alike)), 3)
-            changes.setdefault(board.number, {})[SLOWDOWN[device.unit]] = f"{slowdowns[device.name]:g}"
+            alike = [own[d.name] for d in platform.devices if d.name in own and _type(d) == _type(device)]
+            if alike:
+                slowdowns[device.name] = round(_usual(own.get(device.name), median(alike)), 3)
+                changes.setdefault(board.number, {})[SLOWDOWN[device.unit]] = f"{slowdowns[device.name]:g}"
     save_text(str(file), edited(text, changes))
     return slowdowns
 

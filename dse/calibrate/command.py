@@ -206,7 +206,7 @@ class Lab:
         found: list[LinkSample] = []
         bundles = link_bundles(self.platform)
         for done, bundle in enumerate(bundles):
-            key = link_key(bundle)
+            key = link_key(bundle, self.platform)
             if key not in self.store.links:
                 self.tell(part, done, len(bundles), bundle.name)
                 self.store.add_links(key, link_samples(bundle, self.place, self.folder, self.timeout_s))

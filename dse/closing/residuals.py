@@ -35,7 +35,12 @@ def features(traits: Floats, predicted: Floats, scale: Floats) -> Floats:
 
     predicted: (n,); scale: (F - 1,) what is 1, of a trait a unit of prediction
     """
-    return np.column_stack([np.ones(len(traits)), traits / predicted[:, None] / scale])
+    return np.column_stack([np.ones(len(traits)), _a_unit(traits, predicted) / scale])
+
+
+def _a_unit(traits: Floats, predicted: Floats) -> Floats:
+    """Traits a unit of prediction; 0 where nothing is predicted: a device of 0 W takes no energy."""
+    return np.divide(traits, predicted[:, None], out=np.zeros_like(traits), where=predicted[:, None] > 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +90,8 @@ class Better:
     @staticmethod
     def of(traits: Floats, predicted: Floats, measured: Floats) -> Better:
         """Of what is known of mappings, ``(n, ·)``, ``(n,)`` and ``(n,)``; NaN: was not measured."""
-        mean = (traits / predicted[:, None]).mean(axis=0)
-        scale, known = np.where(mean > 0, mean, 1.0), np.isfinite(measured)
+        mean = _a_unit(traits, predicted).mean(axis=0)
+        scale, known = np.where(mean > 0, mean, 1.0), np.isfinite(measured) & (predicted > 0)
         x = features(traits[known], predicted[known], scale)
         return Better(Residual.of(x, measured[known] / predicted[known] - 1), scale)
 

@@ -172,6 +172,18 @@ def test_a_changed_model_is_found_out(graph: Graph, tmp_path: Path) -> None:
         check_source(tmp_path / "out")
 
 
+@pytest.mark.parametrize("how", ["written anew", "moved"])
+def test_a_model_that_changes_between_reading_and_cutting_is_told(how: str, graph: Graph, tmp_path: Path) -> None:
+    """Its weights lie in the file: those of another training would come into the segments."""
+    if how == "moved":
+        graph.path.rename(tmp_path / "moved.onnx")
+    else:
+        save(tmp_path, six_layers())
+    with pytest.raises(CleaveError, match=r"tiny\.onnx: was changed or moved after it was read; run the same command"):
+        write(graph, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def external(folder: Path) -> Path:
     folder.mkdir()
     model = network([node("Conv", ["x", "w"], ["y"])], {"x": (1, 3, 4)}, ["y"], {"w": weight(6, 3, 1)})

@@ -115,6 +115,44 @@ def test_an_error_of_the_disk_is_told_with_the_folder(tmp_path: Path) -> None:
     assert tree(tmp_path) == {}
 
 
+def test_an_error_of_another_file_is_told_with_that_file(tmp_path: Path) -> None:
+    def write() -> None:
+        with fresh(tmp_path / "out") as draft:
+            fill(draft)
+            (tmp_path / "net.onnx").read_bytes()
+
+    with pytest.raises(CleaveError) as caught:
+        write()
+    assert caught.value.sentences == (f"{tmp_path / 'net.onnx'}: No such file or directory",)
+    assert tree(tmp_path) == {}
+
+
+@pytest.mark.parametrize("there", ["out/new", "out-2"])
+def test_what_was_made_meanwhile_is_not_replaced(there: str, tmp_path: Path) -> None:
+    """By another run with the same place, say. The later one's results are put beside it."""
+    others = {"out": "folder", "out/deep": "folder", "out/deep/file": "old", f"out/{MARKS[0]}": "old"}
+
+    def write() -> None:
+        with fresh(tmp_path / "out") as draft:
+            fill(draft)
+            results(tmp_path / "out")
+            (tmp_path / there).mkdir()
+
+    with pytest.raises(CleaveError, match=r"out: was made by something else meanwhile; .* is .*/out-(2|3)$") as caught:
+        write()
+    beside = "out-3" if there == "out-2" else "out-2"
+    assert str(caught.value).endswith(beside)
+    mine = {name.replace("out", beside): "new" if text == "old" else text for name, text in others.items()}
+    assert tree(tmp_path) == others | mine | {there: "folder"}
+
+
+def test_an_empty_folder_that_was_made_meanwhile_is_filled(tmp_path: Path) -> None:
+    with fresh(tmp_path / "out") as draft:
+        fill(draft)
+        (tmp_path / "out").mkdir()
+    assert f"out/{MARKS[0]}" in tree(tmp_path)
+
+
 def test_a_draft_that_cannot_take_its_place_leaves_the_old_results(tmp_path: Path) -> None:
     """Something cleaned the hidden draft away while it was filled."""
     results(tmp_path / "out")

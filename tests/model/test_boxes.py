@@ -584,6 +584,14 @@ def test_axes_behind_a_summed_one_are_cut_under_their_new_number(axes: tuple, ki
     assert assert_every_cut_is_exact(model, draw) == kinds
 
 
+@pytest.mark.parametrize("keep", [0, 1])
+@given(draw=randoms)
+@examples(4)
+def test_a_sum_over_no_axes_that_does_nothing_is_cut_along_all(keep: int, draw: Draw) -> None:
+    model = chain(node("ReduceSum", ["h"], ["m"], keepdims=keep, noop_with_empty_axes=1), (2, 3, 4, 5), {})
+    assert assert_every_cut_is_exact(model, draw) == "nch"
+
+
 def one_channel(op: str) -> Callable[[Path], Graph]:
     def build(folder: Path) -> Graph:
         return graph_of(folder, network([node(op, ["x"], ["y"])], {"x": (1, 1, 4, 4)}, ["y"]))

@@ -677,6 +677,45 @@ def test_a_transposed_convolution_with_automatic_and_output_padding_is_refused(h
     ]
 
 
+def test_a_transposed_convolution_that_makes_less_than_it_gets_is_refused(tmp_path: Path) -> None:
+    """ONNX infers a shape of two axes."""
+
+    def model(size: int) -> ModelProto:
+        up = node("ConvTranspose", ["x", "w"], ["y"], "up", kernel_shape=[3, 3], output_shape=[size, 8])
+        return network([up], {"x": (1, 2, 8, 8)}, ["y"], {"w": weight(2, 3, 3, 3)})
+
+    assert_whole_is_right(graph_of(tmp_path, model(8)))
+    assert refused_model(tmp_path, model(6)) == [
+        "layer 'up': its output_shape is smaller than its input, of which ONNX infers no shape; "
+        "export it with explicit pads"
+    ]
+
+
+@pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
+def test_a_ratio_of_axes_counted_from_the_end_is_refused(policy: str, tmp_path: Path) -> None:
+    def model(axes: list[int]) -> ModelProto:
+        how = {"axes": axes, "keep_aspect_ratio_policy": policy}
+        nodes = [node("Resize", ["x", "", "", "k"], ["y"], "resize", **how)]
+        return network(nodes, {"x": (1, 4, 4, 6)}, ["y"], {"k": np.array([8, 14])}, opset=18)
+
+    assert_whole_is_right(graph_of(tmp_path, model([2, 3])))
+    (sentence,) = refused_model(tmp_path, model([-2, -1]))
+    assert sentence.startswith(f"layer 'resize': ONNX and ONNX Runtime understand '{policy}' of axes")
+
+
+def test_a_fourier_transform_that_says_nothing_of_its_sides_is_refused(tmp_path: Path) -> None:
+    """ONNX infers both, ONNX Runtime makes one."""
+
+    def model(**how: int) -> ModelProto:
+        nodes = [node("STFT", ["x", "step", "window"], ["y"], "stft", **how)]
+        weights = {"step": np.array(8), "window": np.hanning(16).astype(np.float32)}
+        return network(nodes, {"x": (1, 128, 1)}, ["y"], weights, opset=17)
+
+    assert_whole_is_right(graph_of(tmp_path, model(onesided=1)))
+    (sentence,) = refused_model(tmp_path, model())
+    assert sentence.startswith("layer 'stft': says nothing of onesided")
+
+
 def test_an_average_that_counts_padding_and_rounds_up_on_one_axis_only_is_refused(tmp_path: Path) -> None:
     """It has no equal that rounds down: one axis has a window too many, the other reaches over the end."""
     how: dict = {"kernel_shape": [2, 2], "strides": [3, 3], "ceil_mode": 1, "count_include_pad": 1}

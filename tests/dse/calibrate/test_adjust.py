@@ -15,7 +15,6 @@ from dse.show_calibrated import drifts
 from model.mapping import Mapping
 from model.platform import Platform
 from model.priced import priced
-from runtime.errors import CleaveError
 from tests.tiny_cnn import save, six_layers
 
 LINES = """# of mine
@@ -110,8 +109,8 @@ def test_a_network_that_is_not_as_much_slower_as_its_device_has_drifted(
     assert Drift("a", "a_cpu0", "six", 1.0, now_s).beyond(slowdowns) == beyond
 
 
-def test_a_type_of_device_that_was_not_measured_is_told_and_nothing_written(cnn: Cnn, tmp_path: Path) -> None:
+def test_a_type_of_device_that_was_not_measured_stays_as_it_is(cnn: Cnn, tmp_path: Path) -> None:
     file = tmp_path / "p.txt"
-    with pytest.raises(CleaveError, match=r"p\.txt: b_gpu was not measured"):
-        adjusted(file, [cnn], now(cnn, file, {"a_cpu0": [1.2]}))
-    assert file.read_text() == LINES
+    told = adjusted(file, [cnn], now(cnn, file, {"a_cpu0": [1.2]}))
+    assert told == {f"{host}_cpu0": 1.2 for host in "abcd"}
+    assert "c, slots=0,  gpu_slowdown = 2, gpu=V (CUDA), cpu_slowdown=1.2\n" in file.read_text()

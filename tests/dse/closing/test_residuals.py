@@ -88,6 +88,17 @@ def test_no_prediction_is_corrected_to_nothing_or_less() -> None:
     assert (Better.of(found, predicted(found), measured).factor(found, predicted(found)) >= LEAST).all()
 
 
+def test_what_is_predicted_to_be_nothing_stays_nothing() -> None:
+    """A device of 0 W takes no energy, whatever a meter says."""
+    found = traits(20)
+    told = np.where(np.arange(20) % 4, predicted(found), 0.0)
+    better = Better.of(found, told, true(found))
+    assert np.isfinite(better.factor(found, told)).all()
+    assert np.isfinite(better.deviation(found, told)).all()
+    assert off(better, found)[told > 0].mean() < 0.1
+    assert np.isfinite(Better.of(found, np.zeros(20), true(found)).deviation(found, np.zeros(20))).all()
+
+
 def test_scores_that_nobody_measured_stay_as_they_are() -> None:
     found = traits(60)
     scores = np.repeat(predicted(found)[:, None], len(OBJECTIVES), axis=1)

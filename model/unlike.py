@@ -1,0 +1,96 @@
+"""What ONNX infers of a node, and ONNX Runtime makes in another way: tensors would be of other shapes than thought."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from model.constants import Constants
+from model.graph import where_is
+from runtime.errors import CleaveError
+
+Shape = tuple[int, ...]
+Attributes = Mapping[str, Any]
+
+
+def check(graph: onnx.GraphProto, weights: Constants, shapes: Mapping[str, Shape], path: Path) -> None:
+    """``CleaveError`` that names such nodes. shapes: by tensor name, as far as known"""
+    problems = [
+        f"{where_is(node, path)}: {what}"
+        for node in graph.node
+        if (found := UNLIKE.get(node.op_type)) and (what := found(node, _attributes(node), weights, shapes))
+    ]
+    if problems:
+        raise CleaveError(*problems[:10])
+
+
+def _attributes(node: onnx.NodeProto) -> Attributes:
+    return {a.name: helper.get_attribute_value(a) for a in node.attribute}
+
+
+def _transposed(node: onnx.NodeProto, a: Attributes, weights: Constants, shapes: Mapping[str, Shape]) -> str:
+    """A transposed convolution is as large as its strides say: ONNX adds ``output_padding``, ONNX Runtime does not. Of
+    one that is to be smaller than its input inference leaves axes out.
+    """
+    how = a.get("auto_pad", b"").decode()
+    if how.startswith("SAME") and any(a.get("output_padding", ())):
+        return (
+            f"ONNX and ONNX Runtime understand output_padding by {how} in different ways; export it with explicit pads"
+        )
+    sizes = shapes.get(node.input[0], ())[2:]
+    if any(asked < size for asked, size in zip(a.get("output_shape", ()), sizes, strict=False)):
+        return "its output_shape is smaller than its input, of which ONNX infers no shape; export it with explicit pads"
+    return ""
+
+
+def _resized(node: onnx.NodeProto, a: Attributes, weights: Constants, shapes: Mapping[str, Shape]) -> str:
+    """Axes counted from the end are resized by another ratio where it is to be kept. And inference rounds the exact
+    product of a size and its scale down, ONNX Runtime what float32 makes of it: 3 times 1.6666666 is 4 or 5.
+    """
+    policy = a.get("keep_aspect_ratio_policy", b"stretch").decode()
+    if policy != "stretch" and any(axis < 0 for axis in a.get("axes", ())):
+        return (
+            f"ONNX and ONNX Runtime understand '{policy}' of axes that are counted from the end in different ways; "
+            "export it with sizes for all axes"
+        )
+    for size, scale in _scaled(node, a, weights, shapes.get(node.input[0], ())):
+        exact, rounded = int(float(scale) * size), int(scale * np.float32(size))
+        if exact != rounded:
+            return (
+                f"{size} elements times {scale} are {exact} for ONNX and {rounded} for ONNX Runtime; "
+                "export it with sizes in place of scales"
+            )
+    return ""
+
+
+def _scaled(node: onnx.NodeProto, a: Attributes, weights: Constants, shape: Shape) -> list[tuple[int, np.float32]]:
+    """Sizes of the axes that are resized, and their scales, as far as these are known."""
+    name = node.input[min(len(node.input), 3) - 1] if len(node.input) in (2, 3) else ""
+    if "scales" in a:
+        scales = np.array(a["scales"], np.float32)
+    elif name in weights and weights[name].data_type == onnx.TensorProto.FLOAT:
+        scales = numpy_helper.to_array(weights[name])
+    else:
+        return []
+    axes = a.get("axes", range(len(scales)))
+    return [(shape[axis], scale) for axis, scale in zip(axes, scales, strict=False)] if shape else []
+
+
+def _fourier(node: onnx.NodeProto, a: Attributes, weights: Constants, shapes: Mapping[str, Shape]) -> str:
+    """One-sided where nothing is said, says the standard, and so ONNX Runtime computes; inference has both sides."""
+    if "onesided" in a:
+        return ""
+    return "says nothing of onesided, which ONNX and ONNX Runtime take in different ways; export it with the attribute"
+
+
+UNLIKE: dict[str, Callable[[onnx.NodeProto, Attributes, Constants, Mapping[str, Shape]], str]] = {
+    "ConvTranspose": _transposed,
+    **dict.fromkeys(("Resize", "Upsample"), _resized),
+    "STFT": _fourier,
+}
+"""By operator: what is understood in different ways, or nothing."""
