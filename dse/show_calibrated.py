@@ -198,7 +198,8 @@ def drifts(console: Console, found: Sequence[Drift], slowdowns: Mapping[str, flo
         show.line(console, f"{device} takes {times:g} times as long to compute as its coefficients say")
     if slowdowns:
         show.line(console, f"{platform} says so now, and predictions by it are for devices of that speed. Those of a "
-                  f"type stay alike, unless one differs by more than {DRIFT:.0%}.")  # fmt: skip
+                  f"type stay alike, unless one differs by more than {DRIFT:.0%}; a type that was not measured stays "
+                  "as it was.")  # fmt: skip
     if any(each.beyond(slowdowns) for each in found):
         what = "Also for devices of that speed the calibration" if slowdowns else "The calibration"
         show.line(console, f"{what} does not hold any more, unless something else is running there. "

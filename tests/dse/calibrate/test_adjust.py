@@ -63,10 +63,10 @@ def test_devices_that_are_alike_stay_alike_but_one_that_is_far_off(cnn: Cnn, tmp
          "folder.\nWhere devices are faster or slower, and nothing else has changed, --adjust will do.\n"),
     ({"a_cpu0": 1.5}, "a_cpu0 takes 1.5 times as long to compute as its coefficients say\n"
                       "p.txt says so now, and predictions by it are for devices of that speed. Those of a type stay "
-                      "alike, unless one differs by more than 10%.\n"),
+                      "alike, unless one differs by more than 10%; a type that was not measured stays as it was.\n"),
     ({"a_cpu0": 1.2}, "a_cpu0 takes 1.2 times as long to compute as its coefficients say\n"
                       "p.txt says so now, and predictions by it are for devices of that speed. Those of a type stay "
-                      "alike, unless one differs by more than 10%.\n"
+                      "alike, unless one differs by more than 10%; a type that was not measured stays as it was.\n"
                       "Also for devices of that speed the calibration does not hold any more, unless something else is "
                       "running there. Calibrate again, in another folder.\n"),
 ])  # fmt: skip
