@@ -95,6 +95,8 @@ def calibrate(
     job.check_place(out, file, check)
     if adjust:
         job.check_adjustable(out / file.name, check)
+    if not check:
+        job.check_measured_by(out / file.name, cluster)
     if dry_run:
         names, files = [cnn.graph.name for cnn in cnns], [] if check else [str(out)]
         files += [str(out / file.name)] if adjust else []

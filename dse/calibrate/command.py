@@ -35,7 +35,7 @@ from dse.inputs import Cnn
 from dse.provenance import changes
 from dse.ready import Place
 from model.link_costs import LinkSample
-from model.platform import Platform
+from model.platform import Host, Platform
 from model.samples import Run
 from runtime.errors import CleaveError
 
@@ -206,7 +206,7 @@ class Lab:
         found: list[LinkSample] = []
         bundles = link_bundles(self.platform)
         for done, bundle in enumerate(bundles):
-            key = link_key(bundle, self.platform)
+            key = link_key(bundle)
             if key not in self.store.links:
                 self.tell(part, done, len(bundles), bundle.name)
                 self.store.add_links(key, link_samples(bundle, self.place, self.folder, self.timeout_s))
@@ -249,6 +249,34 @@ def check_place(out: Path, platform: Path, check: bool) -> None:
         raise CleaveError(f"{out}: no calibration was begun there, so there is nothing to check")
     if not begun and (out / platform.name).exists():
         raise CleaveError(f"{out / platform.name}: is there already, and would be replaced; choose another --out")
+
+
+MEASURED_BY = ("meter", "interface")
+"""Fields of hosts that say how they are measured."""
+
+
+def check_measured_by(calibrated: Path, platform: Platform) -> None:
+    """``CleaveError`` where hosts say another thing of how they are measured than those of a calibration that is gone
+    on with: what was measured is not measured again.
+    """
+    if not calibrated.is_file():
+        return
+    before = {host.name: host for host in Platform.from_file(calibrated).hosts}
+    changed = [
+        f"{host.name}: was measured with {_word(before[host.name], name)}, and the platform file has "
+        f"{_word(host, name)}; correct it, or begin another calibration with --out"
+        for host in platform.hosts
+        for name in MEASURED_BY
+        if host.name in before and getattr(host, name) != getattr(before[host.name], name)
+    ]
+    if changed:
+        raise CleaveError(*changed)
+
+
+def _word(host: Host, name: str) -> str:
+    """A field as a platform file has it."""
+    value = getattr(host, name)
+    return f"no {name}=" if value is None else f"{name}={value}"
 
 
 def check_adjustable(calibrated: Path, check: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -74,11 +74,9 @@ class Job:
         cnn, platform, device = self.subject.cnn, self.subject.platform, self.subject.device
         shards = [(s.layer, s.start, s.stop, s.axis) for s in self.design.mapping.shards]
         network = [cnn.source.blake3, cnn.folded, sorted(cnn.shapes.items())]
-        devices = self.design.mapping.devices or [device]
-        place = [[platform.devices[d].name, described(platform, d)] for d in devices]
+        place = [[platform.devices[d].name, described(platform, d)] for d in (self.design.mapping.devices or [device])]
         where, turn = place[0] if len(place) == 1 else place, [self.turn] if self.turn else []
-        how = _said(platform, [platform.devices[d].name for d in devices], "meter", "interface")
-        of = [where, network, self.design.what, shards, self.design.borders, *turn, *how]
+        of = [where, network, self.design.what, shards, self.design.borders, *turn]
         return blake3(json.dumps(of).encode()).hexdigest(16)
 
     def __str__(self) -> str:
@@ -132,17 +130,9 @@ def least_s(look: Run) -> float:
     return start_s + (WARMUP + LEAST) * look.time_s
 
 
-def link_key(bundle: LinkBundle, platform: Platform) -> str:
+def link_key(bundle: LinkBundle) -> str:
     """What a run of messages is known by."""
-    how = _said(platform, [rank.device for rank in bundle.plan.ranks], "interface")
-    return blake3("".join([bundle.plan.to_json(), *map(json.dumps, how)]).encode()).hexdigest(16)
-
-
-def _said(platform: Platform, devices: Iterable[str], *fields: str) -> list[list[str]]:
-    """Fields of the hosts of devices that say how they are measured, where the platform file has them."""
-    names = {platform.host_names[device] for device in devices}
-    hosts = [host for host in platform.hosts if host.name in names]
-    return [[host.name, key, value] for host in hosts for key in fields if (value := getattr(host, key))]
+    return blake3(bundle.plan.to_json().encode()).hexdigest(16)
 
 
 def link_samples(bundle: LinkBundle, place: Place, folder: Path, timeout_s: float) -> list[LinkSample]:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-from dse.calibrate.command import TOGETHER, Lab
+from dse.calibrate.command import TOGETHER, Lab, check_measured_by
 from dse.calibrate.design import IN_PARTS, STRETCHES
-from dse.calibrate.links import link_bundles
-from dse.calibrate.measure import LEAST, Job, link_key
+from dse.calibrate.measure import LEAST, Job
 from dse.calibrate.samples import opened
 from dse.inputs import read_cnn
 from model.platform import Platform
 from model.samples import Run
+from runtime.errors import CleaveError
 from tests.tiny_cnn import platform, save, six_layers
 
 NETWORKS = ("one", "two", "three")
@@ -25,17 +25,11 @@ def unused(*_: object) -> NoReturn:
     raise AssertionError
 
 
-def jobs(
-    folder: Path, names: Sequence[str], cluster: Platform, of: Callable[[Lab], list[Job]], text: str = ""
-) -> list[Job]:
+def together(folder: Path, names: Sequence[str], cluster: Platform) -> list[Job]:
     cnns = tuple(read_cnn(str(save(folder, six_layers(), f"{name}.onnx")), [], True) for name in names)
     with opened(folder / "samples.jsonl") as store:
-        return of(Lab(cnns, cluster, text, store, unused, unused, folder, 1.0, 1.0, 0))
-
-
-def together(folder: Path, names: Sequence[str], cluster: Platform) -> list[Job]:
-    found = jobs(folder, names, cluster, lambda lab: lab.together(0))
-    return [job for job in found if not job.design.what.startswith("alone")]
+        lab = Lab(cnns, cluster, "", store, unused, unused, folder, 1.0, 1.0, 0)
+        return [job for job in lab.together(0) if not job.design.what.startswith("alone")]
 
 
 @pytest.mark.parametrize("devices", [5, 3, 2])
@@ -85,22 +79,23 @@ def test_what_is_run_of_a_network_is_the_same_whatever_else_is_run(tmp_path: Pat
     assert one < whole
 
 
-@pytest.mark.parametrize(("said", "again", "messages"), [
-    ("cpu_slowdown=2", 0, 0), ("meter=csv:/power.csv", 1, 0), ("interface=eth0", 1, 1), ("arena=off", 1, 1),
+@pytest.mark.parametrize(("was", "now", "said"), [
+    ("", "meter=csv:/p.csv", ["a: was measured with no meter=, and the platform file has meter=csv:/p.csv;"]),
+    ("interface=eth0", "interface=wlan0", ["a: was measured with interface=eth0, and the platform file has"]),
+    ("interface=eth0", "", ["a: was measured with interface=eth0, and the platform file has no interface=; correct"]),
+    ("cpu_power=5W", "cpu_power=6W", []), ("meter=csv:/p.csv", "meter=csv:/p.csv", []),
 ])  # fmt: skip
-def test_a_host_that_is_measured_in_another_way_is_measured_again(
-    said: str, again: int, messages: int, tmp_path: Path
-) -> None:
-    """The network on it, and messages to and from it."""
-    keys, links = [], []
-    for more in ("cpu_power=5W", f"cpu_power=5W, {said}"):
-        text = f"a, address=10.0.0.1, slots=0, {more}\nb, address=10.0.0.2, slots=0\n"
-        cluster = Platform.parse(text, "p.txt")
-        keys.append({job.key for job in jobs(tmp_path, NETWORKS[:1], cluster, Lab.first_looks, text)})
-        links.append({link_key(bundle, cluster) for bundle in link_bundles(cluster)})
-    assert [len(of) for of in keys] == [2, 2]
-    assert len(keys[1] - keys[0]) == again
-    assert len(links[1] - links[0]) == messages * len(links[0])
+def test_a_calibration_goes_on_as_it_was_measured(was: str, now: str, said: list[str], tmp_path: Path) -> None:
+    """Runs that are there are not measured again: with a meter none would tell energy."""
+    for name, of_a, last in (("out.txt", was, "b"), ("given.txt", now, "c")):
+        (tmp_path / name).write_text(f"a, slots=0{', ' * bool(of_a)}{of_a}\n{last}, slots=0, interface={last}0\n")
+    found: tuple[str, ...] = ()
+    try:
+        check_measured_by(tmp_path / "out.txt", Platform.from_file(tmp_path / "given.txt"))
+    except CleaveError as error:
+        found = error.sentences
+    assert [sentence[: len(start)] for sentence, start in zip(found, said, strict=True)] == said
+    check_measured_by(tmp_path / "not there.txt", Platform.from_file(tmp_path / "given.txt"))
 
 
 def test_a_device_that_was_disturbed_in_its_first_look_is_looked_at_again_and_is_like_the_others(
