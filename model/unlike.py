@@ -1,4 +1,6 @@
-"""What ONNX infers of a node, and ONNX Runtime makes in another way: tensors would be of other shapes than thought."""
+"""What ONNX infers of a node, and ONNX Runtime makes in another way, so that tensors would be of other shapes than
+thought, or does not make at all: better said before a long search than after it.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,38 @@ def _attributes(node: onnx.NodeProto) -> Attributes:
     return {a.name: helper.get_attribute_value(a) for a in node.attribute}
 
 
+def _convolved(node: onnx.NodeProto, a: Attributes, weights: Constants, shapes: Mapping[str, Shape]) -> str:
+    """ONNX Runtime pads no dilated convolution by itself."""
+    how = _automatic(a)
+    if how and any(dilation > 1 for dilation in a.get("dilations", ())):
+        return f"ONNX Runtime runs no dilated {node.op_type} that is padded by {how}; export it with explicit pads"
+    return ""
+
+
+def _largest(node: onnx.NodeProto, a: Attributes, weights: Constants, shapes: Mapping[str, Shape]) -> str:
+    """Where strides leave elements out, as many as fit need a padding of less than none, which ONNX Runtime refuses."""
+    how, sizes = _automatic(a), shapes.get(node.input[0], ())[2:]
+    each = zip(sizes, a["kernel_shape"], a.get("strides", ()), strict=False)
+    if how and any((-(-size // stride) - 1) * stride + kernel < size for size, kernel, stride in each):
+        return (
+            f"its strides leave elements out, and ONNX Runtime runs no {node.op_type} of that kind that is padded by "
+            f"{how}; export it with explicit pads"
+        )
+    return ""
+
+
+def _automatic(a: Attributes) -> str:
+    """How it is padded by itself; nothing where the file says how much."""
+    how = a.get("auto_pad", b"").decode()
+    return how if how.startswith("SAME") else ""
+
+
 def _transposed(node: onnx.NodeProto, a: Attributes, weights: Constants, shapes: Mapping[str, Shape]) -> str:
     """A transposed convolution is as large as its strides say: ONNX adds ``output_padding``, ONNX Runtime does not. Of
     one that is to be smaller than its input inference leaves axes out.
     """
-    how = a.get("auto_pad", b"").decode()
-    if how.startswith("SAME") and any(a.get("output_padding", ())):
+    how = _automatic(a)
+    if how and any(a.get("output_padding", ())):
         return (
             f"ONNX and ONNX Runtime understand output_padding by {how} in different ways; export it with explicit pads"
         )
@@ -89,8 +117,10 @@ def _fourier(node: onnx.NodeProto, a: Attributes, weights: Constants, shapes: Ma
 
 
 UNLIKE: dict[str, Callable[[onnx.NodeProto, Attributes, Constants, Mapping[str, Shape]], str]] = {
+    **dict.fromkeys(("Conv", "ConvInteger", "QLinearConv"), _convolved),
+    "MaxPool": _largest,
     "ConvTranspose": _transposed,
     **dict.fromkeys(("Resize", "Upsample"), _resized),
     "STFT": _fourier,
 }
-"""By operator: what is understood in different ways, or nothing."""
+"""By operator: what is understood in different ways or not run, or nothing."""

@@ -677,6 +677,25 @@ def test_a_transposed_convolution_with_automatic_and_output_padding_is_refused(h
     ]
 
 
+@pytest.mark.parametrize("how", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("op", ["Conv", "MaxPool"])
+def test_what_onnx_runtime_does_not_pad_is_refused(op: str, how: str, tmp_path: Path) -> None:
+    """A dilated convolution, and the largest of windows that leave elements out."""
+
+    def model(much: int) -> ModelProto:
+        more = {"dilations": [1, much]} if op == "Conv" else {"strides": [1, much]}
+        nodes = [
+            node(op, ["x", "w"] if op == "Conv" else ["x"], ["y"], "op", kernel_shape=[3, 1], auto_pad=how, **more)
+        ]
+        return network(nodes, {"x": (1, 2, 6, 8)}, ["y"], {"w": weight(2, 2, 3, 1)} if op == "Conv" else {})
+
+    assert_whole_is_right(graph_of(tmp_path, model(1)))
+    with pytest.raises(Exception, match=r"Dilation not supported|padding values must be non-negative"):
+        run_whole(model(2), {"x": weight(1, 2, 6, 8)})
+    (sentence,) = refused_model(tmp_path, model(2))
+    assert sentence.endswith(f"padded by {how}; export it with explicit pads")
+
+
 def test_a_transposed_convolution_that_makes_less_than_it_gets_is_refused(tmp_path: Path) -> None:
     """ONNX infers a shape of two axes."""
 
