@@ -20,6 +20,7 @@ from runtime.errors import CleaveError
 from runtime.images import PLAIN, Pixels
 from runtime.infer import asked
 from runtime.inprocess import run_in_process
+from runtime.inputs import member
 from runtime.launch import read_plan, run
 from runtime.options import Options
 from runtime.plan import Plan
@@ -120,7 +121,7 @@ def verify(
         else:
             run_in_process(str(bundle), options, timeout_s=timeout_s)
         with np.load(result, allow_pickle=False) as file:
-            got = {name: file[name] for name in file.files}
+            got = {name: member(file, name) for name in file.files}
     return Verification(options.frames, tolerance, tuple(compare(got, wanted, tolerance)))
 
 

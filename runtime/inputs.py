@@ -119,9 +119,14 @@ def _npz(path: str, buffers: dict[str, np.ndarray]) -> dict[str, Several]:
             missing = sorted(set(buffers) - set(file.files))
             if missing:
                 raise CleaveError(f"{path}: has no array for input {missing}, only {sorted(file.files)}")
-            return {name: file[name] for name in buffers}
+            return {name: member(file, name) for name in buffers}
 
     return {name: _fit(array, buffers[name], f"{path}: {name!r}") for name, array in _read(path, read).items()}
+
+
+def member(file: Any, name: str) -> Any:
+    """What an .npz file has by a name. By ``a.npy`` numpy also finds what is called ``a``."""
+    return file[f"{name}.npy" if f"{name}.npy" in file.zip.namelist() else name]
 
 
 def _raw(path: str, buffer: np.ndarray) -> np.ndarray:
