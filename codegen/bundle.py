@@ -90,7 +90,7 @@ def write_bundle(
 
 def fill(folder: Path, graph: Graph, platform: Platform, mapping: Mapping, origin: Source, form: Form = PLAIN) -> Plan:
     """Write a bundle of a checked mapping into an existing folder; returns its plan."""
-    graph.check_file()
+    graph.check_files()
     (folder / "mapping.json").write_text(mapping.to_json(graph, platform))
     graph, mapping, borders = _joined(graph, mapping, form)
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # hashing and copying need no interpreter
@@ -98,7 +98,7 @@ def fill(folder: Path, graph: Graph, platform: Platform, mapping: Mapping, origi
         planned = plan(graph, platform, mapping, borders)
         render.write(render.render(planned.plan, form.target), folder)
         hashes = _write_segments(pool, folder, graph, planned, apart=form.target == render.CPP)
-    graph.check_file()
+    graph.check_files()
     cnn = {"path": str(origin.path), "blake3": source_hash.result(), "folded": origin.folded, "shapes": origin.shapes}
     body = {"cnn": cnn, "platform": platform.name, **asdict(form)}
     describe(folder, body, hashes)

@@ -4,7 +4,6 @@ folders, of which nothing stays.
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import tempfile
@@ -45,6 +44,8 @@ def check_writable(*files: Path | None) -> None:
     for file in filter(None, files):
         if file.is_dir():
             raise CleaveError(f"{file}: is a folder; name a file in it")
+        if file.exists() and not file.is_file():
+            raise CleaveError(f"{file}: is no file but a pipe or a device; name a file")
         if not os.access(file.parent, os.W_OK | os.X_OK):
             raise CleaveError(f"{file}: cannot be written: {file.parent} is no folder that can be written to")
 
@@ -77,10 +78,7 @@ def fresh(out: Path, force: bool = False) -> Iterator[Path]:
         with scratch(out.parent, f".{out.name}.") as draft:
             draft.chmod(0o755)
             yield draft
-            if force and out.exists():
-                _replace(out, draft)
-            else:
-                _put(out, draft)
+            _put(out, draft, force)
     except OSError as error:
         file = Path(str(error.filename or out))
         what = f"{out}: cannot be written" if _concerns(file, out) else f"{file}"
@@ -93,16 +91,19 @@ def _concerns(file: Path, out: Path) -> bool:
     return file == out or file in out.parents or any(part.startswith(f".{out.name}.") for part in below)
 
 
-def _put(out: Path, draft: Path) -> None:
-    """Make ``draft`` ``out``, or, where something else was put there meanwhile, a folder beside that."""
+def _put(out: Path, draft: Path, force: bool) -> None:
+    """Make ``draft`` ``out``, or, where what was put there meanwhile may not be replaced, a folder beside that."""
     try:
-        draft.rename(out)  # also onto an empty folder
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
+        check_free(out, force)
+        if out.exists():
+            _replace(out, draft)
+        else:
+            draft.rename(out)
+    except (CleaveError, OSError) as error:
         beside = next(place for k in count(2) if not (place := out.with_name(f"{out.name}-{k}")).exists())
         draft.rename(beside)
-        raise CleaveError(f"{out}: was made by something else meanwhile; what was to be there is {beside}") from error
+        what = "something else was put there meanwhile, which is not replaced"
+        raise CleaveError(f"{out}: {what}; what was to be there is {beside}") from error
 
 
 def _replace(out: Path, draft: Path) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> None:
-    """Load the command line and run it."""
+    """Load the command line and run it. A stream that was closed (``>&-``) swallows what it is given."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     try:
         from dse.cli import main as run
         from dse.cli_progress import tell_compiling

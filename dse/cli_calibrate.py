@@ -106,27 +106,25 @@ def calibrate(
     say = aside(as_json)
     if wrong := unfit(say, cluster, access):
         raise CleaveError(*wrong, "to go on without such a host, make its line in the platform file a comment: # …")
-    with (
-        opened(out / SAMPLES) if check else _store(out, cnns) as store,
-        working(say, "checking" if check else "measuring") as tell,
-    ):
-        lab = Lab(
-            cnns=cnns,
-            platform=cluster.slowed([1.0] * len(cluster.devices)) if adjust else cluster,
-            text=text,
-            store=store,
-            place=partial(placed, cluster, access),
-            tell=tell,
-            folder=out,
-            budget_s=effort.budget,
-            timeout_s=effort.timeout,
-            seed=effort.seed,
-        )
-        found = [*drifts(lab), *together_drifts(lab), *link_drifts(lab)] if check else job.measured(lab)
-    if isinstance(found, Measured):
-        _conclude(lab, found, out / file.name, as_json)
-    else:
-        _judge(found, adjusted(out / file.name, cnns, found) if adjust else {}, out / file.name, as_json)
+    with opened(out / SAMPLES) if check else _store(out, cnns) as store:
+        with working(say, "checking" if check else "measuring") as tell:
+            lab = Lab(
+                cnns=cnns,
+                platform=cluster.slowed([1.0] * len(cluster.devices)) if adjust else cluster,
+                text=text,
+                store=store,
+                place=partial(placed, cluster, access),
+                tell=tell,
+                folder=out,
+                budget_s=effort.budget,
+                timeout_s=effort.timeout,
+                seed=effort.seed,
+            )
+            found = [*drifts(lab), *together_drifts(lab), *link_drifts(lab)] if check else job.measured(lab)
+        if isinstance(found, Measured):
+            _conclude(lab, found, out / file.name, as_json)
+        else:
+            _judge(found, adjusted(out / file.name, cnns, found) if adjust else {}, out / file.name, as_json)
 
 
 def _judge(found: Sequence[Drift], slowdowns: Mapping[str, float], calibrated: Path, as_json: bool) -> NoReturn:

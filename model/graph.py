@@ -126,7 +126,7 @@ class Graph:
     constants: initializers by name; the data may lie in external files below ``path``'s folder
     ir_version, opsets: stamps of the file, kept in every submodel
     assumed:   inputs whose number of samples the file leaves open, and which got one
-    stamp:     of the file when it was read, see ``stamp_of``
+    stamps:    of the file and of those with its external data when they were read, see ``stamp_of``
     """
 
     name: str
@@ -139,12 +139,19 @@ class Graph:
     ir_version: int
     opsets: tuple[tuple[str, int], ...]
     assumed: tuple[str, ...] = ()
-    stamp: tuple[int, ...] = ()
+    stamps: dict[Path, tuple[int, ...]] = field(default_factory=dict, repr=False)
 
-    def check_file(self) -> None:
-        """``CleaveError`` unless the file, in which the weights lie, is the one that was read."""
-        if stamp_of(self.path) != self.stamp:
-            raise CleaveError(f"{self.path}: was changed or moved after it was read; run the same command again")
+    def check_files(self) -> None:
+        """``CleaveError`` unless the files in which the weights lie are those that were read."""
+        for file, stamp in self.stamps.items():
+            if stamp_of(file) != stamp:
+                raise CleaveError(f"{file}: was changed or moved after it was read; run the same command again")
+
+    @property
+    def external(self) -> set[Path]:
+        """The files in which weights lie, those in the file itself apart."""
+        entries = (entry for tensor in self.constants.values() for entry in tensor.external_data)
+        return {self.path.parent / entry.value for entry in entries if entry.key == "location"} - {self.path}
 
     @cached_property
     def producer(self) -> dict[str, int]:

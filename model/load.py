@@ -33,7 +33,8 @@ def load(path: Path | str, shapes: Mapping[str, tuple[int, ...]] | None = None, 
     path = Path(path)
     stamp = stamp_of(path)
     try:
-        return replace(_load(path, shapes or {}, folded), stamp=stamp)
+        graph = _load(path, shapes or {}, folded)
+        return replace(graph, stamps={path: stamp} | {file: stamp_of(file) for file in sorted(graph.external)})
     except BROKEN as error:
         reason = f"{type(error).__name__}: {error}"
         raise CleaveError(f"{path}: is damaged, or says what no ONNX file may say ({reason})") from error

@@ -9,13 +9,14 @@ from typing import Iterator
 
 @contextmanager
 def drafted(path: str | os.PathLike[str]) -> Iterator[str]:
-    """Where to write what shall be at ``path``: it is moved there when the block is done. If that fails, what was
-    there stays, and nothing is left of the draft.
+    """Where to write what shall be at ``path``, or where a link there leads: it is moved there when the block is done.
+    If that fails, what was there stays, and nothing is left of the draft.
     """
-    draft = f"{os.fspath(path)}.{os.getpid()}.part"
+    place = os.path.realpath(path)
+    draft = f"{place}.{os.getpid()}.part"
     try:
         yield draft
-        os.replace(draft, path)
+        os.replace(draft, place)
     finally:
         with suppress(OSError):  # it has been moved, or could not be made
             os.remove(draft)

@@ -34,6 +34,7 @@ from dse.calibrate.turns import TURNS, doubtful, settled, turns_of
 from dse.inputs import Cnn
 from dse.provenance import changes
 from dse.ready import Place
+from model.coefficients import load
 from model.link_costs import LinkSample
 from model.platform import Host, Platform
 from model.samples import Run
@@ -285,6 +286,12 @@ def check_adjustable(calibrated: Path, check: bool) -> None:
         raise CleaveError("--adjust goes with --check, whose measurements it takes")
     if not calibrated.is_file():
         raise CleaveError(f"{calibrated}: is not there to be adjusted; --platform names the file that was calibrated")
+    try:
+        for device in Platform.from_file(calibrated).devices:
+            load(device.coefficients)
+    except CleaveError as error:
+        what = "the same command without --check and --adjust writes it again, of what was measured"
+        raise CleaveError(*error.sentences, what) from error
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ All but the measurements is deterministic.
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -25,6 +27,7 @@ from dse.closing.choice import LATENCY, choose, dispute
 from dse.closing.figures import FILE, Measurement
 from dse.closing.residuals import Correction
 from dse.evaluation import ANALYTICAL, OBJECTIVES, SIMULATOR, evaluate, traits
+from dse.inputs import Cnn
 from dse.search import Front, Settings, in_order, search
 from dse.units import shown
 from model.arrays import Floats
@@ -48,6 +51,10 @@ PATIENCE = 2
 
 class Rig(Protocol):
     """What measures; see ``dse.closing.figures``."""
+
+    @property
+    def cnn(self) -> Cnn:
+        """What is measured."""
 
     def run(self, mapping: Mapping, folder: Path) -> Measurement:
         """Measure a mapping in a folder. ``CleaveError`` where that cannot be."""
@@ -196,6 +203,9 @@ class Closing:
                 if not self._over:
                     front, pool = self._searched_on(front, pool, number)
             stopped = False
+        if not (stopped or self._over):
+            gone = f": {', '.join(sorted(self._gone))} failed too often" if self._gone else ""
+            self.say(f"after {len(self.attempts)} of {self.limits.count} there is nothing left to measure{gone}")
         if stopped:
             self.say(f"stopped: the front is of what is known by {len(self.attempts)} measurements")
         return Closed(self._front(front, pool), tuple(self.attempts.values()))
@@ -258,9 +268,13 @@ class Closing:
 
     def _may(self, mapping: Mapping) -> bool:
         """Whether it is worth trying: it was not, and its hosts have not failed others."""
+        return mapping not in self.attempts and not self._gone & {self.space.hosts[d] for d in mapping.devices}
+
+    @property
+    def _gone(self) -> set[str]:
+        """Hosts that are left alone: they failed too many mappings."""
         failures = [host for attempt in self.attempts.values() for host in set(attempt.found.hosts)]
-        lost = {host for host in failures if failures.count(host) >= PATIENCE}
-        return mapping not in self.attempts and not lost & {self.space.hosts[d] for d in mapping.devices}
+        return {host for host in failures if failures.count(host) >= PATIENCE}
 
     def _try(self, mapping: Mapping, predicted: Floats, expected: Floats) -> None:
         what = f"{len(self.attempts) + 1} of {self.limits.count} ({len(mapping.devices)} ranks)"
@@ -269,11 +283,16 @@ class Closing:
             found = self.rig.run(mapping, self.folder)
             self.say(f"measured {what}: latency {shown(OBJECTIVES[0], found.values[0])}")
         except CleaveError as error:
+            self.rig.cnn.graph.check_files()  # else each would fail
             found = _failed(error)
             self.say(f"measuring {what} failed: {'; '.join(found.failed)}")
         self.attempts[mapping] = Attempt(mapping, found, predicted, expected)
-        with (self.folder / FILE).open("a", encoding="utf-8") as file:
-            file.write(self.rig.line(mapping, found, expected))
+        line = self.rig.line(mapping, found, expected).encode()
+        with (self.folder / FILE).open("ab", buffering=0) as file:
+            whole = file.tell()
+            if file.write(line) < len(line):  # the disk is full
+                file.truncate(whole)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _best(self, pool: Pool) -> NDArray[np.intp]:
         """Numbers of the mappings that no other dominates; of those that were measured, no other that was."""

@@ -113,7 +113,7 @@ def test_weights_that_vanish_while_a_bundle_is_written_leave_nothing(tmp_path: P
     origin = source(graph, False, {})
     (tmp_path / "model" / "m.bin").unlink()
     mapping = Mapping.whole(graph, [0] * len(graph.layers))
-    with pytest.raises(CleaveError, match="the data of weight 'w1' cannot be read"):
+    with pytest.raises(CleaveError, match=r"m\.bin: was changed or moved after it was read"):
         write_bundle(graph, CLUSTER, mapping, origin, tmp_path / "results" / "out", force=False)
     assert list((tmp_path / "results").iterdir()) == []
 
@@ -189,6 +189,15 @@ def external(folder: Path) -> Path:
     model = network([node("Conv", ["x", "w"], ["y"])], {"x": (1, 3, 4)}, ["y"], {"w": weight(6, 3, 1)})
     onnx.save(model, folder / "m.onnx", save_as_external_data=True, location="m.bin", size_threshold=0)
     return folder / "m.onnx"
+
+
+def test_external_weights_that_change_between_reading_and_cutting_are_told(tmp_path: Path) -> None:
+    graph = load(external(tmp_path / "m"))
+    (file,) = graph.external
+    file.write_bytes(file.read_bytes()[::-1])
+    with pytest.raises(CleaveError, match=f"{file.name}: was changed or moved after it was read"):
+        write(graph, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_changed_external_weights_are_found_out(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from codegen.folder import MARKS, check_free, fresh, scratch
+from codegen.folder import MARKS, check_free, check_writable, fresh, scratch
 from runtime.errors import CleaveError
 
 
@@ -138,12 +138,40 @@ def test_what_was_made_meanwhile_is_not_replaced(there: str, tmp_path: Path) -> 
             results(tmp_path / "out")
             (tmp_path / there).mkdir()
 
-    with pytest.raises(CleaveError, match=r"out: was made by something else meanwhile; .* is .*/out-(2|3)$") as caught:
+    with pytest.raises(
+        CleaveError, match=r"out: something else was put there meanwhile, .* is .*/out-(2|3)$"
+    ) as caught:
         write()
     beside = "out-3" if there == "out-2" else "out-2"
     assert str(caught.value).endswith(beside)
     mine = {name.replace("out", beside): "new" if text == "old" else text for name, text in others.items()}
     assert tree(tmp_path) == others | mine | {there: "folder"}
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("what", ["file", "link", "folder of others"])
+def test_what_is_not_ours_is_not_replaced_when_it_comes_meanwhile(what: str, force: bool, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+
+    def put() -> None:
+        if what == "file":
+            out.write_text("precious")
+        elif what == "link":
+            out.symlink_to("nowhere")
+        else:
+            out.mkdir()
+            (out / "notes.txt").write_text("precious")
+
+    def write() -> None:
+        with fresh(out, force) as draft:
+            fill(draft)
+            put()
+
+    with pytest.raises(CleaveError, match=r"out: something else was put there meanwhile, .*/out-2$"):
+        write()
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "out-2"}
+    assert (tmp_path / "out-2" / MARKS[0]).read_text() == "new"
+    assert not (out / MARKS[0]).exists()
 
 
 def test_an_empty_folder_that_was_made_meanwhile_is_filled(tmp_path: Path) -> None:
@@ -234,6 +262,12 @@ def test_what_is_no_folder_is_never_replaced(tmp_path: Path, force: bool) -> Non
         with pytest.raises(CleaveError, match=f"{name}: exists and is no folder"), fresh(tmp_path / name, force):
             pytest.fail("there is nothing to fill")
     assert tree(tmp_path) == before
+
+
+def test_a_pipe_is_no_file_to_be_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CleaveError, match="pipe: is no file but a pipe or a device; name a file"):
+        check_writable(None, tmp_path / "new", tmp_path / "pipe")
 
 
 def test_a_place_below_a_file_cannot_be_written(tmp_path: Path) -> None:

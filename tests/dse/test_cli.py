@@ -522,6 +522,14 @@ def test_a_full_disk_behind_standard_output_is_said() -> None:
     assert (said.returncode, said.stderr) == (2, "error: No space left on device\n")
 
 
+@pytest.mark.parametrize("closed", ["1", "2"])
+def test_a_stream_that_was_closed_is_no_fault(closed: str) -> None:
+    """As a shell or a service may do it."""
+    words = ["sh", "-c", f'exec "$0" -m dse models {closed}>&-', sys.executable]
+    said = subprocess.run(words, capture_output=True, text=True)
+    assert (said.returncode, said.stderr) == (0, "")
+
+
 def test_the_real_command_says_what_is_wrong_in_one_line() -> None:
     said = apart("inspect", "--cnn", "no.onnx")
     assert (said.returncode, said.stdout) == (2, "")

@@ -53,3 +53,13 @@ def test_a_folder_that_is_not_there_is_what_is_told(tmp_path: Path) -> None:
     for path in (tmp_path / "no" / "file", Path(__file__) / "file"):
         with pytest.raises(OSError, match=r"No such file|Not a directory"), drafted(path) as draft:
             Path(draft).write_text("text")
+
+
+def test_what_a_link_leads_to_is_written_and_the_link_stays(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "file")
+    for text in ("first", "second"):
+        save_text(str(tmp_path / "link"), text)
+        assert (tmp_path / "link").is_symlink()
+        assert (tmp_path / "far" / "file").read_text() == text
+    assert [path.name for path in (tmp_path / "far").iterdir()] == ["file"]

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from dse.calibrate.command import TOGETHER, Lab, check_measured_by
+from dse.calibrate.command import TOGETHER, Lab, check_adjustable, check_measured_by
 from dse.calibrate.design import IN_PARTS, STRETCHES
 from dse.calibrate.measure import LEAST, Job
 from dse.calibrate.samples import opened
@@ -96,6 +96,13 @@ def test_a_calibration_goes_on_as_it_was_measured(was: str, now: str, said: list
         found = error.sentences
     assert [sentence[: len(start)] for sentence, start in zip(found, said, strict=True)] == said
     check_measured_by(tmp_path / "not there.txt", Platform.from_file(tmp_path / "given.txt"))
+
+
+@pytest.mark.parametrize("line", ["a, slots=0, coefficients=gone.json", "a, slots=nothing"])
+def test_what_cannot_be_adjusted_is_told_before_it_is_measured(line: str, tmp_path: Path) -> None:
+    (tmp_path / "p.txt").write_text(f"{line}\n")
+    with pytest.raises(CleaveError, match="the same command without --check and --adjust writes it again"):
+        check_adjustable(tmp_path / "p.txt", check=True)
 
 
 def test_a_device_that_was_disturbed_in_its_first_look_is_looked_at_again_and_is_like_the_others(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from dse import run as job
 from dse.closing.figures import FILE, Measurement
 from dse.closing.loop import Closed, Closing, Limits, Space
 from dse.evaluation import OBJECTIVES
-from dse.inputs import read_cnn
+from dse.inputs import Cnn, read_cnn
 from dse.search import Front, Settings, search
 from model.mapping import Mapping
 from model.platform import Platform
@@ -30,7 +31,7 @@ class Cluster:
     """Computes what a mapping takes where the second device is slow; its energy is not metered."""
 
     real: Platform
-    cnn: object
+    cnn: Cnn
     gone: str | None = None
     runs: list[Mapping] = field(default_factory=list)
 
@@ -38,7 +39,7 @@ class Cluster:
         self.runs.append(mapping)
         if self.gone and self.real.index(self.gone) in mapping.devices:
             raise DeployError({"h1": ["is not there"]})
-        found = priced(self.cnn.graph, self.real, mapping)  # type: ignore[attr-defined]
+        found = priced(self.cnn.graph, self.real, mapping)
         slow = sum(row["compute_s"] for row in found.devices(self.real) if row["device"] == "h1_cpu0")
         return Measurement(np.array([found.latency_s + 9 * slow, np.nan, found.memory_bytes + 1e6, found.period_s]))
 
@@ -47,7 +48,12 @@ class Cluster:
 
 
 def closed(
-    folder: Path, count: int, gone: str | None = None, budget_s: float | None = None, **settings: object
+    folder: Path,
+    count: int,
+    gone: str | None = None,
+    budget_s: float | None = None,
+    say: Callable[[str], None] = lambda _: None,
+    **settings: object,
 ) -> tuple[Closed, Front, Cluster]:
     """A search of a tiny network on three devices, and its loop."""
     cnn, cluster = read_cnn(str(save(folder, branches())), [], False), platform(3)
@@ -56,7 +62,7 @@ def closed(
     front = search(encoding, costs, how)
     space = Space(encoding, costs, how, tuple(host.name for host in cluster.hosts), False)
     rig = Cluster(cluster, cnn, gone)
-    return Closing(space, rig, Limits(count, budget_s), folder, lambda _: None).run(front), front, rig
+    return Closing(space, rig, Limits(count, budget_s), folder, say).run(front), front, rig
 
 
 @pytest.mark.parametrize("evaluator", ["analytical", "simulator", "both"])
@@ -105,7 +111,9 @@ def test_one_seed_and_one_cluster_give_one_result(tmp_path: Path) -> None:
 
 
 def test_a_host_that_is_gone_is_given_up_and_the_rest_is_measured(tmp_path: Path) -> None:
-    found, _, _ = closed(tmp_path, 12, gone="h1_cpu0")
+    said = list[str]()
+    found, _, _ = closed(tmp_path, 12, gone="h1_cpu0", say=said.append)
+    assert said[-1] == f"after {len(found.attempts)} of 12 there is nothing left to measure: h1 failed too often"
     failed = [a for a in found.attempts if a.found.failed]
     assert [a.found.hosts for a in failed] == [("h1",)] * len(failed)
     assert failed[0].found.failed == ("h1: is not there",)
@@ -123,6 +131,22 @@ def test_a_cluster_that_is_gone_leaves_the_front_as_it_was(tmp_path: Path, monke
     assert not found.measured
     assert {row.tobytes() for row in before.scores} <= {row.tobytes() for row in found.front.scores}
     assert found.front.best_of("latency_s") == 0
+
+
+def test_a_network_that_has_changed_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each mapping would fail, one after the other."""
+    run = Cluster.run
+
+    def changed(rig: Cluster, mapping: Mapping, folder: Path) -> Measurement:
+        if len(rig.runs) == 2:
+            rig.cnn.graph.path.write_bytes(b"")
+            rig.cnn.graph.check_files()
+        return run(rig, mapping, folder)
+
+    monkeypatch.setattr(Cluster, "run", changed)
+    with pytest.raises(CleaveError, match="was changed or moved after it was read"):
+        closed(tmp_path, 9)
+    assert len((tmp_path / FILE).read_text().splitlines()) == 2
 
 
 def test_time_that_is_spent_ends_it_and_what_was_tried_is_kept(tmp_path: Path) -> None:
