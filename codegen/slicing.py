@@ -196,6 +196,7 @@ class _Cutter:
 
     def _constant(self, name: str, value: np.ndarray) -> str:
         """Add a small constant that the file does not have."""
+        name = pieces.unlike_others(self.graph, name)
         self.weights[name] = value
         return name
 
@@ -247,7 +248,7 @@ class _Cutter:
             return self._boxed(name, name)
         if low == high:
             return None
-        cut = f"{name}[{':,' * need.axis}{low}:{high}]"
+        cut = pieces.unlike_others(self.graph, f"{name}[{':,' * need.axis}{low}:{high}]")
         return self._boxed(cut, name, (slice(None),) * need.axis + (slice(low, high),))
 
     def _boxed(self, target: str, name: str, box: tuple[slice, ...] = ()) -> str:

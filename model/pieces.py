@@ -101,9 +101,14 @@ def name(graph: Graph, piece: Piece) -> str:
     text = piece.tensor + box_text(piece.box, all_of_it)
     if piece.terms:
         text += "{{+{}:{}}}".format(*piece.terms)
-    while text != piece.tensor and text in graph.tensors:
-        text += "'"
-    return text
+    return text if text == piece.tensor else unlike_others(graph, text)
+
+
+def unlike_others(graph: Graph, name: str) -> str:
+    """A name for what the file does not have, which no tensor of the file has."""
+    while name in graph.tensors:
+        name += "'"
+    return name
 
 
 def box_text(box: Box, all_of_it: Box) -> str:

@@ -29,6 +29,7 @@ ACTIVATIONS = frozenset({"Relu", "Clip"})
 WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 """Operators whose float weights, the second input, ONNX Runtime quantises where their neighbours are."""
 AVERAGES = frozenset({"AveragePool", "GlobalAveragePool"})
+SUMS = frozenset({"ReduceMean", "ReduceSum", "ReduceL1", "ReduceSumSquare"})
 READ_VALUES = frozenset({"Pad", "Resize", "Upsample"})
 """Operators whose rules read the values of constants: these must be what the operator sees."""
 Nodes = tuple[onnx.NodeProto, ...]
@@ -47,9 +48,10 @@ def absorbed(
 
 def _rounds(layer: Layer, constants: Container[str]) -> bool:
     """Whether a layer makes many numbers that lie half-way between two steps: in a part the last bit may be another,
-    and with it the step. Averages of floats are added up in another order where channels come in whole blocks."""
+    and with it the step. Averages of floats are added up in another order where channels come in whole blocks, and
+    sums where an axis has one element."""
     in_floats = layer.op in AVERAGES and not opens(layer, constants)
-    return bool(layer.after) and (in_floats or interpolates(layer))
+    return bool(layer.after) and (in_floats or layer.op in SUMS or interpolates(layer))
 
 
 def _quantises_weights(layer: Layer, constants: Container[str]) -> bool:

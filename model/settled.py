@@ -16,7 +16,7 @@ import onnx
 
 from model import fold
 from model.graph import Layer, Tensor, read_constant
-from model.quantised import DEQUANTIZE, QUANTIZE, opens
+from model.quantised import DEQUANTIZE, QUANTIZE, WEIGHTED, opens
 
 MOVES = frozenset(
     {"Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Split", "MaxPool", "Pad", "Gather", "Expand"}
@@ -43,7 +43,7 @@ def refused(
         "is between an output and a quantisation, which ONNX Runtime may move past it, so that the output has steps"
     )
     found = [(name, twice) for name in _rescaled(alone, constants, path)]
-    found += [(name, floats) for name in _between(layers, tensors, constants, outputs)]
+    found += [(name, floats) for name in _between(layers, tensors, constants)]
     found += [(name, output) for name in _passed(layers, outputs)]
     return [f"layer '{name}' {why}: let it, with --fold" for name, why in found]
 
@@ -67,9 +67,7 @@ def without_twins(graph: onnx.GraphProto, constants: Mapping[str, onnx.TensorPro
     return kept
 
 
-def _between(
-    layers: Sequence[Layer], tensors: Mapping[str, Tensor], constants: Container[str], outputs: Container[str]
-) -> list[str]:
+def _between(layers: Sequence[Layer], tensors: Mapping[str, Tensor], constants: Container[str]) -> list[str]:
     """Names of layers that make floats between two quantisations which ONNX Runtime may make integers: it quantises
     constants on the way, and moves quantisation past operators that move elements.
     """
@@ -79,12 +77,12 @@ def _between(
             readers[name].append(layer)
 
     def followers(layer: Layer) -> list[Layer]:
-        """Who reads the floats that a layer makes: past one that moves elements, quantisation goes to every reader, and
-        an output of the network does not stop it.
+        """Who reads the floats that a layer makes: past one that moves elements, quantisation goes to every reader. An
+        output of the network stops nothing.
         """
         name = layer.outputs[0]
         floats = len(layer.outputs) == 1 and tensors[name].dtype.startswith("float")
-        alone = len(readers[name]) == 1 and name not in outputs
+        alone = len(readers[name]) == 1
         return readers[name] if floats and (alone or layer.op in MOVES) else []
 
     def changes(layer: Layer) -> bool:
@@ -105,7 +103,18 @@ def _between(
                     ways.append((each, by_then))
         return False
 
-    return [layer.name for layer in layers if opens(layer, constants) and is_between(layer)]
+    apart = {layer.outputs[0] for layer in layers if layer.op == DEQUANTIZE}
+
+    def is_quantised(layer: Layer) -> bool:
+        """Whether one that reads what is dequantised apart from it, by a scale that is computed, is itself between."""
+        return layer.op in WEIGHTED and bool(layer.after) and changes(layer)
+
+    return [
+        layer.name
+        for layer in layers
+        if (opens(layer, constants) and is_between(layer))
+        or (not apart.isdisjoint(layer.inputs) and (is_between(layer) or is_quantised(layer)))
+    ]
 
 
 def _passed(layers: Sequence[Layer], outputs: Container[str]) -> list[str]:

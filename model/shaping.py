@@ -115,6 +115,9 @@ def _infer(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> 
             node.CopyFrom(helper.make_node("Identity", node.input[:1], node.output))
         elif plain := contrib.in_onnx(node):
             node.CopyFrom(plain)
+    inputs = {info.name: info for info in skeleton.graph.input}
+    for output in skeleton.graph.output:  # an input that is one, too, has its shape
+        output.CopyFrom(inputs.get(output.name, output))
     skeleton.ir_version = max(model.ir_version, 4)  # below, weights would have to be inputs, and have no values
     for name, tensor in weights.items():
         info = helper.make_tensor_value_info(name, tensor.data_type, tensor.dims)

@@ -26,11 +26,13 @@ from tests.tiny_cnn import (
     assert_cut_exactly,
     branches,
     examples,
+    frame,
     graph_of,
     network,
     node,
     platform,
     random_mapping,
+    run_mapping,
     run_whole,
     runs,
     weight,
@@ -232,6 +234,19 @@ def test_weights_of_less_than_a_byte_are_packed_again_where_they_are_read(
     mapping = Mapping.of([Shard(0, 0, size, 2), Shard(1, 0, 2, 0), Shard(1, 2, size, 1)])
     write_bundle(graph, platform(3), mapping, source(graph, False, {}), tmp_path / "out", force=False)
     assert verify(tmp_path / "out", graph.path, frames=2, communicator="inprocess").passed
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_weight_that_is_called_like_a_part_of_another_is_not_taken_for_it(first: bool, tmp_path: Path) -> None:
+    nodes = [node("Conv", ["x", "w"], ["c"], "conv"), node("Conv", ["x", "w[0:4]"], ["d"], "other")]
+    weights = {"w": weight(8, 4, 3, 3), "w[0:4]": weight(4, 4, 3, 3, seed=5)}
+    nodes = [*(nodes if first else nodes[::-1]), node("Concat", ["c", "d"], ["y"], "join", axis=1)]
+    graph = graph_of(tmp_path, network(nodes, {"x": (1, 4, 6, 5)}, ["y"], weights))
+    conv, other = graph.by_name["conv"].index, graph.by_name["other"].index
+    shards = [Shard(conv, 0, 4, 0), Shard(conv, 4, 8, 1), Shard(other, 0, 4, 0), Shard(2, 0, 12, 0)]
+    feeds = frame(graph)
+    got, wanted = run_mapping(graph, Mapping.of(shards), 2, feeds), run_whole(graph.path, feeds)
+    np.testing.assert_allclose(got["y"], wanted["y"], rtol=1e-5, atol=1e-5)
 
 
 def test_attributes_and_names_with_blanks_survive(tmp_path: Path) -> None:

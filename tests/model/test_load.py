@@ -696,6 +696,15 @@ def test_what_onnx_runtime_does_not_pad_is_refused(op: str, how: str, tmp_path: 
     assert sentence.endswith(f"padded by {how}; export it with explicit pads")
 
 
+def test_an_input_may_be_an_output_whose_shape_is_not_stated(tmp_path: Path) -> None:
+    model = network([node("Conv", ["x", "w"], ["c"])], {"x": (2, 4, 6, 5)}, ["c", "x"], {"w": weight(8, 4, 3, 3)})
+    for output in model.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    graph = graph_of(tmp_path, model)
+    assert graph.outputs == ("c", "x")
+    assert graph.tensors["x"].shape == (2, 4, 6, 5)
+
+
 def test_a_transposed_convolution_that_makes_less_than_it_gets_is_refused(tmp_path: Path) -> None:
     """ONNX infers a shape of two axes."""
 

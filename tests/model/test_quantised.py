@@ -32,6 +32,7 @@ from model.graph import Graph, Layer
 from model.load import load
 from model.mapping import Mapping, Shard
 from model.planning import plan
+from model.quantised import SUMS
 from runtime.errors import CleaveError
 from runtime.plan import Send
 from runtime.segment import choose_kernels
@@ -390,6 +391,34 @@ def test_floats_that_onnxruntime_would_make_integers_are_made_so_before_it_is_cu
         assert_equal(graph, random_mapping(random.Random(seed), graph, DEVICES))
 
 
+@pytest.mark.parametrize("computed", [False, True])
+@pytest.mark.parametrize("op", ["Conv", "Gemm"])
+def test_floats_become_integers_also_where_they_are_an_output_or_a_scale_is_computed(
+    op: str, computed: bool, tmp_path: Path
+) -> None:
+    """An output does not keep ONNX Runtime from quantising the weights, nor does a scale that it does not know."""
+    pair = ["s2", "z"] if computed else PAIR
+    how = {"kernel_shape": [1, 1]} if op == "Conv" else {}
+    nodes = [node("QuantizeLinear", ["x", *PAIR], ["h/q"], "h/Q"), node("DequantizeLinear", ["h/q", *pair], ["h"])]
+    nodes += [node(op, ["h", "v"], ["c"], "heavy", **how), closed("c")]
+    weights = {name: BASE[name] for name in PAIR} | {"v": weight(6, 4, 1, 1) if op == "Conv" else weight(4, 6)}
+    shape = (1, 4, 8, 8) if op == "Conv" else (5, 4)
+    inputs = {"x": shape} | ({"s2": ()} if computed else {})
+    model = network(nodes, inputs, {"c/q": "uint8"} if computed else {"c": "float32", "c/q": "uint8"}, weights)
+    with pytest.raises(CleaveError, match=r"layer 'heavy' computes in floats between two quantisations, .* --fold"):
+        graph_of(tmp_path, model)
+
+
+@pytest.mark.parametrize("op", ["ReduceMean", "ReduceSum"])
+def test_sums_that_are_rounded_to_steps_are_not_split(op: str, tmp_path: Path) -> None:
+    nodes = [node("QuantizeLinear", ["x", *PAIR], ["h/q"], "h/Q"), opened("h")]
+    axes = {"axes": [2]} if op == "ReduceMean" else {}
+    nodes += [node(op, ["h"] if axes else ["h", "k"], ["c"], "sum", **axes), closed("c")]
+    weights = {name: BASE[name] for name in PAIR} | ({} if axes else {"k": np.array([2])})
+    graph = graph_of(tmp_path, network(nodes, {"x": (1, 4, 16, 10)}, {"c/q": "uint8"}, weights))
+    assert ways(graph, graph.by_name["sum"]) == ""
+
+
 @pytest.mark.parametrize("also", ["output", "reader"])
 @pytest.mark.parametrize(
     "move",
@@ -521,7 +550,7 @@ def test_an_operator_is_cut_as_without_quantisation_and_equal(
     kinds, model = TYPICAL[op]
     graph = quantised(tmp_path_factory.mktemp("op"), model, draw, draw.choice(["uint8", "int8"]), draw.random() < 0.7)
     layer = next(i for i in graph.layers if "m" in i.node.output)
-    lost = "p" + "h" * (op == "AveragePool") if layer.after else ""
+    lost = {"AveragePool": "ph", **dict.fromkeys(SUMS, "nchp")}.get(op, "p") if layer.after else ""
     assert ways(graph, layer) == "".join(kind for kind in kinds if kind not in lost)
     for kind in map(LETTERS.index, ways(graph, layer)):
         rest = [s for other in graph.layers if other != layer for s in around(draw, graph, other, kind)]
