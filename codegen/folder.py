@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from secrets import token_hex
 
@@ -100,10 +100,17 @@ def _put(out: Path, draft: Path, force: bool) -> None:
         else:
             draft.rename(out)
     except (CleaveError, OSError) as error:
-        beside = next(place for k in count(2) if not (place := out.with_name(f"{out.name}-{k}")).exists())
+        beside = unused(out)
         draft.rename(beside)
         what = "something else was put there meanwhile, which is not replaced"
         raise CleaveError(f"{out}: {what}; what was to be there is {beside}") from error
+
+
+def unused(place: Path, suffix: str = "") -> Path:
+    """A place with a suffix, or the first of ``place-2``, ``place-3`` … where nothing is."""
+    numbers = chain([""], (f"-{number}" for number in count(2)))
+    places = (place.with_name(f"{place.name}{number}{suffix}") for number in numbers)
+    return next(place for place in places if not os.path.lexists(place))
 
 
 def _replace(out: Path, draft: Path) -> None:

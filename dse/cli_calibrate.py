@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from rich.console import Console
 from dse import show
 from dse import show_calibrated as shown
 from dse.calibrate import command as job
-from dse.calibrate import results
+from dse.calibrate import refused, results
 from dse.calibrate.adjust import adjusted
 from dse.calibrate.check import Drift, drifts, link_drifts, together_drifts
 from dse.calibrate.command import SAMPLES, Lab, Measured
@@ -40,7 +40,7 @@ from dse.cli_options import (
 )
 from dse.cli_progress import working
 from dse.inputs import Cnn
-from model.platform import PLATFORMS, Device, Platform
+from model.platform import PLATFORMS, Platform
 from runtime.errors import CleaveError
 
 
@@ -91,12 +91,12 @@ def calibrate(
     file = PLATFORMS.find(platform)
     cluster, text = Platform.from_file(platform), PLATFORMS.text_of(file)
     cnns = networks.read()
-    job.check_names(cnns)
-    job.check_place(out, file, check)
+    refused.check_names(cnns)
+    refused.check_place(out, file, check)
     if adjust:
-        job.check_adjustable(out / file.name, check)
+        refused.check_adjustable(out / file.name, check)
     if not check:
-        job.check_measured_by(out / file.name, cluster)
+        refused.check_measured_by(out / file.name, cluster)
     if dry_run:
         names, files = [cnn.graph.name for cnn in cnns], [] if check else [str(out)]
         files += [str(out / file.name)] if adjust else []
@@ -141,7 +141,8 @@ def _conclude(lab: Lab, found: Measured, calibrated: Path, as_json: bool) -> Non
     say = aside(as_json)
     show.line(say, "fitting what was measured")
     made = results.result(lab, found)
-    before = _slowed(calibrated)
+    earlier = refused.read_again(calibrated)
+    before = [device for device in earlier.devices if device.slowdown != 1] if earlier else []
     results.write(lab.folder, calibrated.name, made)
     if before:
         names = ", ".join(f"{device.name} {device.slowdown:g}" for device in before)
@@ -155,13 +156,6 @@ def _conclude(lab: Lab, found: Measured, calibrated: Path, as_json: bool) -> Non
         shown.calibrated(console, lab, found, made, tests, calibrated)
 
 
-def _slowed(calibrated: Path) -> list[Device]:
-    """Devices that an earlier calibration was adjusted for."""
-    with suppress(CleaveError):
-        return [device for device in Platform.from_file(calibrated).devices if device.slowdown != 1]
-    return []
-
-
 @contextmanager
 def _store(out: Path, cnns: Sequence[Cnn]) -> Iterator[Store]:
     """The measurements, of no other networks. Where they break off, it is said how to go on."""
@@ -170,7 +164,7 @@ def _store(out: Path, cnns: Sequence[Cnn]) -> Iterator[Store]:
     except OSError as error:
         raise CleaveError(f"{out}: cannot be made: {error.strerror}") from error
     with opened(out / SAMPLES) as store:
-        job.check_networks(cnns, store)
+        refused.check_networks(cnns, store)
         try:
             yield store
         except CleaveError as error:

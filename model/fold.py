@@ -22,10 +22,7 @@ from runtime.errors import CleaveError
 
 def folded(path: Path, original: onnx.ModelProto) -> onnx.ModelProto:
     """The model after ONNX Runtime's basic passes (exact, standard operators), in the file's order."""
-    try:
-        model = _passed(path)
-    except Exception as error:  # ONNX Runtime raises its own kinds, of no common base
-        raise CleaveError(f"{path}: cannot be folded: {str(error).splitlines()[0]}") from error
+    model = _passed(path, f"{path}: cannot be folded")
     _restore_order(model, original)
     name_as_onnx(model)
     _drop_axes(model)
@@ -44,26 +41,26 @@ def parameters(path: Path) -> dict[str, list[np.ndarray]]:
     with tempfile.TemporaryDirectory() as folder:
         named = Path(folder) / "named.onnx"
         onnx.save(model, named, save_as_external_data=True, location="values.bin")
-        try:
-            passed = _passed(named)
-        except Exception as error:  # ONNX Runtime raises its own kinds, of no common base
-            raise CleaveError(f"{path}: ONNX Runtime does not run it: {str(error).splitlines()[0]}") from error
+        passed = _passed(named, f"{path}: ONNX Runtime does not run it")
     values = {tensor.name: numpy_helper.to_array(tensor) for tensor in passed.graph.initializer}
     quantisers = [node for node in passed.graph.node if node.op_type in (QUANTIZE, DEQUANTIZE)]
     names = {node.name: [*filter(None, node.input[1:])] for node in quantisers}
     return {name: [values[n] for n in of] for name, of in names.items() if values.keys() >= {*of}}
 
 
-def _passed(path: Path) -> onnx.ModelProto:
-    """What ONNX Runtime's basic passes make of a model."""
+def _passed(path: Path, else_say: str) -> onnx.ModelProto:
+    """What ONNX Runtime's basic passes make of a model. else_say: what is wrong where they fail"""
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.log_severity_level = 4
     with tempfile.TemporaryDirectory() as folder:
         options.optimized_model_filepath = str(Path(folder) / "folded.onnx")
         options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights.bin")
-        ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        return onnx.load(options.optimized_model_filepath)
+        try:
+            ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            return onnx.load(options.optimized_model_filepath)
+        except Exception as error:  # ONNX Runtime raises its own kinds, of no common base
+            raise CleaveError(f"{else_say}: {str(error).splitlines()[0]}") from error
 
 
 def _drop_axes(model: onnx.ModelProto) -> None:

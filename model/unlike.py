@@ -14,6 +14,8 @@ from onnx import helper, numpy_helper
 
 from model.constants import Constants
 from model.graph import where_is
+from model.resizing import RESIZES
+from model.windows import CONVOLUTIONS, same_total
 from runtime.errors import CleaveError
 
 Shape = tuple[int, ...]
@@ -47,7 +49,7 @@ def _largest(node: onnx.NodeProto, a: Attributes, weights: Constants, shapes: Ma
     """Where strides leave elements out, as many as fit need a padding of less than none, which ONNX Runtime refuses."""
     how, sizes = _automatic(a), shapes.get(node.input[0], ())[2:]
     each = zip(sizes, a["kernel_shape"], a.get("strides", ()), strict=False)
-    if how and any((-(-size // stride) - 1) * stride + kernel < size for size, kernel, stride in each):
+    if how and any(same_total(size, stride, kernel) < 0 for size, kernel, stride in each):
         return (
             f"its strides leave elements out, and ONNX Runtime runs no {node.op_type} of that kind that is padded by "
             f"{how}; export it with explicit pads"
@@ -117,10 +119,10 @@ def _fourier(node: onnx.NodeProto, a: Attributes, weights: Constants, shapes: Ma
 
 
 UNLIKE: dict[str, Callable[[onnx.NodeProto, Attributes, Constants, Mapping[str, Shape]], str]] = {
-    **dict.fromkeys(("Conv", "ConvInteger", "QLinearConv"), _convolved),
+    **dict.fromkeys(CONVOLUTIONS, _convolved),
     "MaxPool": _largest,
     "ConvTranspose": _transposed,
-    **dict.fromkeys(("Resize", "Upsample"), _resized),
+    **dict.fromkeys(RESIZES, _resized),
     "STFT": _fourier,
 }
 """By operator: what is understood in different ways or not run, or nothing."""

@@ -60,7 +60,7 @@ def of_rows(graph: Graph, layer: Layer) -> Window | None:
     if layer.attributes.get("ceil_mode", 0) and layer.attributes.get("count_include_pad", 0):
         return None
     every = _windows(graph, layer)
-    if _how(layer).startswith("SAME") and any(_same_total(w.size, w.stride, w.window) < -1 for w in every):
+    if _how(layer).startswith("SAME") and any(same_total(w.size, w.stride, w.window) < -1 for w in every):
         return None
     found = every[0]
     rows = graph.tensors[layer.outputs[0]].shape[2]
@@ -99,7 +99,7 @@ def _begins(layer: Layer, sizes: tuple[int, ...], strides: tuple[int, ...], reac
         return list(layer.integers("pads", (0,) * (2 * len(sizes)))[: len(sizes)])
     if how == "VALID":
         return [0] * len(sizes)
-    total = [max(0, _same_total(n, s, w)) for n, s, w in zip(sizes, strides, reach, strict=True)]
+    total = [max(0, same_total(n, s, w)) for n, s, w in zip(sizes, strides, reach, strict=True)]
     return [t // 2 if how == "SAME_UPPER" else t - t // 2 for t in total]
 
 
@@ -108,6 +108,6 @@ def _how(layer: Layer) -> str:
     return str(layer.attributes.get("auto_pad", "") or "NOTSET")
 
 
-def _same_total(size: int, stride: int, window: int) -> int:
+def same_total(size: int, stride: int, window: int) -> int:
     """Padding with which there is a window for every ``stride`` elements; negative where a stride leaves some out."""
     return (-(-size // stride) - 1) * stride + window - size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,9 +34,8 @@ from dse.calibrate.turns import TURNS, doubtful, settled, turns_of
 from dse.inputs import Cnn
 from dse.provenance import changes
 from dse.ready import Place
-from model.coefficients import load
 from model.link_costs import LinkSample
-from model.platform import Host, Platform
+from model.platform import Platform
 from model.samples import Run
 from runtime.errors import CleaveError
 
@@ -216,82 +215,12 @@ class Lab:
         return found
 
 
-def check_names(cnns: Sequence[Cnn]) -> None:
-    """``CleaveError`` where two networks would be taken for one."""
-    count = Counter(cnn.graph.name for cnn in cnns)
-    if twice := [name for name, times in count.items() if times > 1]:
-        raise CleaveError(*[f"--cnn: two networks are called '{name}'; give each once, by a name of its own"
-                            for name in twice])  # fmt: skip
-
-
-def check_networks(cnns: Sequence[Cnn], store: Store) -> None:
-    """``CleaveError`` where something was measured of networks that are not given: coefficients are made of all."""
-    if missing := sorted({run.network for run in store.runs} - {cnn.graph.name for cnn in cnns}):
-        raise CleaveError(*[
-            f"{store.path}: '{name}' was measured there, and is not given; name it with --cnn, too, or choose another "
-            "folder with --out" for name in missing
-        ])  # fmt: skip
-
-
 def check_alike(new: Run, others: Iterable[Run]) -> None:
     """``CleaveError`` where the device of a run was another one before: coefficients are of one."""
     first = next((run for run in others if run.device == new.device), new)
     if clauses := changes(first.conditions, new.conditions):
         raise CleaveError(f"{new.device} is not as it was: {', '.join(clauses)}. Measure it as it was, or begin "
                           "another calibration with --out")  # fmt: skip
-
-
-def check_place(out: Path, platform: Path, check: bool) -> None:
-    """``CleaveError`` where ``out`` cannot be the folder of a calibration. platform: the file that is given"""
-    begun = (out / SAMPLES).is_file()
-    if out.exists() and not out.is_dir():
-        raise CleaveError(f"{out}: exists and is no folder; choose another place with --out")
-    if check and not begun:
-        raise CleaveError(f"{out}: no calibration was begun there, so there is nothing to check")
-    if not begun and (out / platform.name).exists():
-        raise CleaveError(f"{out / platform.name}: is there already, and would be replaced; choose another --out")
-
-
-MEASURED_BY = ("meter", "interface")
-"""Fields of hosts that say how they are measured."""
-
-
-def check_measured_by(calibrated: Path, platform: Platform) -> None:
-    """``CleaveError`` where hosts say another thing of how they are measured than those of a calibration that is gone
-    on with: what was measured is not measured again.
-    """
-    if not calibrated.is_file():
-        return
-    before = {host.name: host for host in Platform.from_file(calibrated).hosts}
-    changed = [
-        f"{host.name}: was measured with {_word(before[host.name], name)}, and the platform file has "
-        f"{_word(host, name)}; correct it, or begin another calibration with --out"
-        for host in platform.hosts
-        for name in MEASURED_BY
-        if host.name in before and getattr(host, name) != getattr(before[host.name], name)
-    ]
-    if changed:
-        raise CleaveError(*changed)
-
-
-def _word(host: Host, name: str) -> str:
-    """A field as a platform file has it."""
-    value = getattr(host, name)
-    return f"no {name}=" if value is None else f"{name}={value}"
-
-
-def check_adjustable(calibrated: Path, check: bool) -> None:
-    """``CleaveError`` where there is no calibrated platform file to adjust, or nothing is measured to adjust it to."""
-    if not check:
-        raise CleaveError("--adjust goes with --check, whose measurements it takes")
-    if not calibrated.is_file():
-        raise CleaveError(f"{calibrated}: is not there to be adjusted; --platform names the file that was calibrated")
-    try:
-        for device in Platform.from_file(calibrated).devices:
-            load(device.coefficients)
-    except CleaveError as error:
-        what = "the same command without --check and --adjust writes it again, of what was measured"
-        raise CleaveError(*error.sentences, what) from error
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codegen.bundle import Form, write_bundle
-from codegen.folder import scratch
+from codegen.folder import scratch, unused
 from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn
 from dse.ready import Place, Ready
@@ -36,9 +35,7 @@ def kept(folder: Path, out: Path, say: Callable[[str], None]) -> Iterator[None]:
         yield
     except BaseException:
         if (folder / FILE).is_file():
-            numbers = chain([""], (f"-{number}" for number in count(2)))
-            places = (out.with_name(f"{out.name}{number}.{FILE}") for number in numbers)
-            place = (folder / FILE).rename(next(place for place in places if not place.exists()))
+            place = (folder / FILE).rename(unused(out, f".{FILE}"))
             say(f"what was measured is kept: {place}")
         raise
 

@@ -8,9 +8,10 @@ from typing import NoReturn
 
 import pytest
 
-from dse.calibrate.command import TOGETHER, Lab, check_adjustable, check_measured_by
+from dse.calibrate.command import TOGETHER, Lab
 from dse.calibrate.design import IN_PARTS, STRETCHES
 from dse.calibrate.measure import LEAST, Job
+from dse.calibrate.refused import check_adjustable, check_measured_by
 from dse.calibrate.samples import opened
 from dse.inputs import read_cnn
 from model.platform import Platform
@@ -95,7 +96,9 @@ def test_a_calibration_goes_on_as_it_was_measured(was: str, now: str, said: list
     except CleaveError as error:
         found = error.sentences
     assert [sentence[: len(start)] for sentence, start in zip(found, said, strict=True)] == said
-    check_measured_by(tmp_path / "not there.txt", Platform.from_file(tmp_path / "given.txt"))
+    (tmp_path / "damaged.txt").write_text("a, slots=nothing\n")
+    for name in ("not there.txt", "damaged.txt"):  # it is written again, of what was measured
+        check_measured_by(tmp_path / name, Platform.from_file(tmp_path / "given.txt"))
 
 
 @pytest.mark.parametrize("line", ["a, slots=0, coefficients=gone.json", "a, slots=nothing"])
