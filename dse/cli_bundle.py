@@ -32,7 +32,7 @@ from dse.cli_progress import searching
 from dse.inputs import Cnn, cnn_path
 from dse.replan import Found, Role
 from dse.saved import FRONT, Saved
-from dse.units import UNITS, shown
+from dse.units import UNITS, many, shown
 from model.mapping import Mapping
 from model.planning import seat
 from model.platform import Platform
@@ -278,4 +278,4 @@ def _searched(saved: Saved | None, cnn: Cnn, left: Platform, role: Role, say: Co
 def _value(best: Found, role: Role) -> str:
     name, *_ = UNITS[role.objective]
     devices = len(best.mapping.devices)
-    return f"{name} {shown(role.objective, best.value)} (predicted) on {devices} device{'s' * (devices > 1)}"
+    return f"{name} {shown(role.objective, best.value)} (predicted) on {many(devices, 'device')}"

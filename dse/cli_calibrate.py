@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from dse.calibrate import refused, results
 from dse.calibrate.adjust import adjusted
 from dse.calibrate.check import Drift, drifts, link_drifts, together_drifts
 from dse.calibrate.command import SAMPLES, Lab, Measured
-from dse.calibrate.samples import Store, opened
+from dse.calibrate.samples import LINKS, RUN, Store, opened
 from dse.calibrate.tried import corrected, tried
 from dse.cli_access import Running, placed, unfit
 from dse.cli_group import grouped
@@ -40,7 +40,8 @@ from dse.cli_options import (
 )
 from dse.cli_progress import working
 from dse.inputs import Cnn
-from model.platform import PLATFORMS, Platform
+from dse.units import many
+from model.platform import PLATFORMS, Device, Platform
 from runtime.errors import CleaveError
 
 
@@ -95,8 +96,6 @@ def calibrate(
     refused.check_place(out, file, check)
     if adjust:
         refused.check_adjustable(out / file.name, check)
-    if not check:
-        refused.check_measured_by(out / file.name, cluster)
     if dry_run:
         names, files = [cnn.graph.name for cnn in cnns], [] if check else [str(out)]
         files += [str(out / file.name)] if adjust else []
@@ -106,7 +105,7 @@ def calibrate(
     say = aside(as_json)
     if wrong := unfit(say, cluster, access):
         raise CleaveError(*wrong, "to go on without such a host, make its line in the platform file a comment: # …")
-    with opened(out / SAMPLES) if check else _store(out, cnns) as store:
+    with opened(out / SAMPLES) if check else _store(out, cnns, cluster) as store:
         with working(say, "checking" if check else "measuring") as tell:
             lab = Lab(
                 cnns=cnns,
@@ -141,8 +140,7 @@ def _conclude(lab: Lab, found: Measured, calibrated: Path, as_json: bool) -> Non
     say = aside(as_json)
     show.line(say, "fitting what was measured")
     made = results.result(lab, found)
-    earlier = refused.read_again(calibrated)
-    before = [device for device in earlier.devices if device.slowdown != 1] if earlier else []
+    before = [device for device in _devices_before(calibrated) if device.slowdown != 1]
     results.write(lab.folder, calibrated.name, made)
     if before:
         names = ", ".join(f"{device.name} {device.slowdown:g}" for device in before)
@@ -156,15 +154,23 @@ def _conclude(lab: Lab, found: Measured, calibrated: Path, as_json: bool) -> Non
         shown.calibrated(console, lab, found, made, tests, calibrated)
 
 
+def _devices_before(calibrated: Path) -> tuple[Device, ...]:
+    """Those of an earlier calibration; none where its platform file is not there, or cannot be read any more."""
+    with suppress(CleaveError):
+        return Platform.from_file(calibrated).devices
+    return ()
+
+
 @contextmanager
-def _store(out: Path, cnns: Sequence[Cnn]) -> Iterator[Store]:
-    """The measurements, of no other networks. Where they break off, it is said how to go on."""
+def _store(out: Path, cnns: Sequence[Cnn], platform: Platform) -> Iterator[Store]:
+    """The measurements, of no other networks, measured no other way. Where they break off, it is said how to go on."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CleaveError(f"{out}: cannot be made: {error.strerror}") from error
     with opened(out / SAMPLES) as store:
         refused.check_networks(cnns, store)
+        refused.check_measured_by(platform, store)
         try:
             yield store
         except CleaveError as error:
@@ -176,6 +182,6 @@ def _store(out: Path, cnns: Sequence[Cnn]) -> Iterator[Store]:
 
 
 def _way_on(store: Store) -> list[str]:
-    count = len(store.lines)
-    made = "the 1 run that was made" if count == 1 else f"the {count} runs that were made"
-    return [f"{store.path} keeps {made}; the same command goes on from there"] if count else []
+    count = len(store.of_kind(RUN)) + len(store.of_kind(LINKS))
+    made = f"{many(count, 'run')} that {'was' if count == 1 else 'were'} made"
+    return [f"{store.path} keeps the {made}; the same command goes on from there"] if count else []

@@ -25,6 +25,7 @@ from dse.inputs import Cnn
 from dse.place.cnn.bounds import Proven, bounds, proven
 from dse.ready import Place
 from dse.search import Front, Progress, Settings, search
+from dse.units import many
 from model import boxes, coefficients
 from model.arrays import arrays
 from model.confidence import of_mapping
@@ -188,7 +189,7 @@ def run(
             closed = Closing(space, rig, measuring.limits, draft, say).run(front)
             front = closed.front
             _warn(platform, rig, say)
-        say(f"writing {len(front.genes)} points of the front")
+        say(f"writing {many(len(front.genes), 'point')} of the front")
         shipped = choose(front, encoding, settings)
         _write_results(draft, front, encoding, cnn, platform, settings, shipped, known)
         done: list[Shipped] = []
@@ -252,7 +253,7 @@ def _written(
     place: Path, point: Shipped, cnn: Cnn, platform: Platform, target: str, say: Callable[[str], None]
 ) -> Shipped:
     """Generate a bundle."""
-    say(f"{point.name}: cutting the model for {len(point.mapping.devices)} ranks")
+    say(f"{point.name}: cutting the model for {many(len(point.mapping.devices), 'rank')}")
     place.mkdir()
     bundle.fill(place, cnn.graph, platform, point.mapping, cnn.source, bundle.Form(target=target))
     return replace(point, expected_error=of_mapping(cnn.graph, platform, point.mapping))
@@ -269,7 +270,7 @@ def _verified(
     place: Path, point: Shipped, cnn: Cnn, seed: int, say: Callable[[str], None], timeout_s: float
 ) -> Shipped:
     """Run a bundle here and compare. It is kept, too, where it cannot be run here: the search took long."""
-    say(f"{point.name}: running {len(point.mapping.devices)} MPI ranks here")
+    say(f"{point.name}: running {many(len(point.mapping.devices), 'MPI rank')} here")
     try:
         return replace(point, verification=verify(place, cnn.graph.path, frames=1, seed=seed, timeout_s=timeout_s))
     except CleaveError as error:

@@ -16,7 +16,7 @@ from dse.evaluation import OBJECTIVES
 from dse.place.cnn.bounds import Proven
 from dse.run import Coding, Outcome
 from dse.search import Settings
-from dse.units import UNITS, shown
+from dse.units import UNITS, many, shown
 from model import boxes, coefficients
 from model.confidence import untold
 from model.graph import Graph
@@ -94,7 +94,7 @@ def announce(console: Console, graph: Graph, cluster: Platform, coding: Coding, 
     """What is about to be done."""
     line(console, f"{graph.name}: {len(graph.layers)} layers, {sum(i.macs for i in graph.layers) / 1e6:,.0f} M MACs")
     splits = f" with up to {coding.splits} parts a layer" if coding.kind == "hybrid" else ""
-    line(console, f"{cluster.name}: {len(cluster.devices)} devices on {len(cluster.hosts)} hosts")
+    line(console, f"{cluster.name}: {many(len(cluster.devices), 'device')} on {many(len(cluster.hosts), 'host')}")
     line(console, f"NSGA-II, {coding.kind} chromosome{splits}, population {settings.population}, "
          f"{settings.generations} generations, seed {settings.seed}")  # fmt: skip
     warn_half(console, graph, cluster)
@@ -163,7 +163,7 @@ def outcome(console: Console, found: Outcome, cluster: Platform, generations: in
     warn_expected(console, cluster, max(errors, default=None))
     share = front.scoring_s / front.search_s
     line(console, f"{front.evaluated} mappings in {front.search_s:.1f} s, {share:.0%} of it decode + lower + price; "
-         f"{len(front.genes)} points on the front")  # fmt: skip
+         f"{many(len(front.genes), 'point')} on the front")  # fmt: skip
     if len(front.best) < generations:
         line(console, f"stopped after generation {len(front.best)}: no new mapping could be made")
     line(console, f"results in {out}: front.csv, front.json, front.png, convergence.csv, convergence.png, summary.json")

@@ -15,3 +15,8 @@ def shown(objective: str, value: float) -> str:
     """A value with the unit that a person reads: ``28.3 ms``."""
     _, unit, factor = UNITS[objective]
     return f"{value * factor:.4g} {unit}"
+
+
+def many(count: int, what: str) -> str:
+    """So many of something: ``1 rank``, ``2 ranks``."""
+    return f"{count} {what}{'s' * (count != 1)}"

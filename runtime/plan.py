@@ -201,6 +201,8 @@ def _step(body: dict[str, Any]) -> Step:
 
 def _rank(body: dict[str, Any]) -> RankPlan:
     plain = {key: _tuples(value) for key, value in body.items() if key not in ("buffers", "steps")}
+    if plain["threads"] < 1:
+        raise ValueError(f"rank {plain['rank']} has {plain['threads']} threads")
     return RankPlan(
         buffers=tuple(_buffer(b) for b in body["buffers"]), steps=tuple(_step(s) for s in body["steps"]), **plain
     )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from dse.calibrate.command import SAMPLES
 from dse.calibrate.samples import Store
 from dse.inputs import Cnn
 from model.coefficients import load
-from model.platform import Host, Platform
+from model.platform import Platform
 from runtime.errors import CleaveError
 
 
@@ -47,33 +46,28 @@ MEASURED_BY = ("meter", "interface")
 """Fields of hosts that say how they are measured."""
 
 
-def check_measured_by(calibrated: Path, platform: Platform) -> None:
-    """``CleaveError`` where hosts say another thing of how they are measured than those of a calibration that is gone
-    on with: what was measured is not measured again.
+def check_measured_by(platform: Platform, store: Store) -> None:
+    """``CleaveError`` where hosts say another thing of how they are measured than they did in a calibration that is
+    gone on with: what was measured is not measured again. What new hosts say is kept.
     """
-    earlier = read_again(calibrated)
-    before = {host.name: host for host in earlier.hosts} if earlier else {}
+    now = {host.name: {name: getattr(host, name) for name in MEASURED_BY} for host in platform.hosts}
+    before = store.hosts
     changed = [
-        f"{host.name}: was measured with {_word(before[host.name], name)}, and the platform file has "
-        f"{_word(host, name)}; correct it, or begin another calibration with --out"
-        for host in platform.hosts
-        for name in MEASURED_BY
-        if host.name in before and getattr(host, name) != getattr(before[host.name], name)
+        f"{host}: was measured with {_word(name, before[host].get(name))}, and the platform file has "
+        f"{_word(name, value)}; correct it, or begin another calibration with --out"
+        for host, how in now.items()
+        if host in before
+        for name, value in how.items()
+        if value != before[host].get(name)
     ]
     if changed:
         raise CleaveError(*changed)
+    if new := {host: how for host, how in now.items() if host not in before}:
+        store.add_hosts(new)
 
 
-def read_again(calibrated: Path) -> Platform | None:
-    """The platform of an earlier calibration; None where there is none, or none that can be read any more."""
-    with suppress(CleaveError):
-        return Platform.from_file(calibrated)
-    return None
-
-
-def _word(host: Host, name: str) -> str:
+def _word(name: str, value: str | None) -> str:
     """A field as a platform file has it."""
-    value = getattr(host, name)
     return f"no {name}=" if value is None else f"{name}={value}"
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
+from dse.lines import add_line
 from model.link_costs import LinkSample
 from model.samples import SEGMENT, Arrival, Footing, PartOf, Run, Sample
 from runtime.errors import CleaveError
@@ -20,8 +19,8 @@ from runtime.trace import Memory
 __all__ = ["LINKS", "RUN", "SEGMENT", "Footing", "PartOf", "Run", "Sample", "Store", "opened"]
 
 HEAD = {"format": "cleave-samples", "version": 2}
-RUN, LINKS = "run", "links"
-"""Kinds of lines: of a run of computing, and of messages."""
+RUN, LINKS, HOSTS = "run", "links", "hosts"
+"""Kinds of lines: of a run of computing, of messages, and of how hosts are measured."""
 
 
 class Store:
@@ -76,6 +75,19 @@ class Store:
         """Keep what was measured of links."""
         self.add(LINKS, {"key": key, "samples": [asdict(sample) for sample in samples]})
 
+    @property
+    def hosts(self) -> dict[str, dict[str, str | None]]:
+        """Host → how it is measured, field by field."""
+        found: dict[str, dict[str, str | None]] = {}
+        for body in self.of_kind(HOSTS):
+            with _readable(self.path):
+                found |= {host: dict(how) for host, how in body["hosts"].items()}
+        return found
+
+    def add_hosts(self, hosts: dict[str, dict[str, str | None]]) -> None:
+        """Keep how hosts are measured."""
+        self.add(HOSTS, {"hosts": hosts})
+
     def _read(self) -> list[dict[str, Any]]:
         """What is there. A last line that a crash has cut short is taken away."""
         whole, _, rest = self._file.read().rpartition(b"\n")
@@ -92,11 +104,8 @@ class Store:
         return lines[1:]
 
     def _write(self, body: dict[str, Any]) -> None:
-        text = (json.dumps(body, separators=(",", ":")) + "\n").encode()
         try:
-            if self._file.write(text) < len(text):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(self._file.fileno())
+            add_line(self._file, json.dumps(body, separators=(",", ":")))
         except OSError as error:
             raise CleaveError(f"{self.path}: cannot be written: {error.strerror}") from error
 

@@ -99,7 +99,7 @@ class Rig:
             **({"failed": found.failed} if found.failed else {}),
             **found.details,
         }
-        return json.dumps(body) + "\n"
+        return json.dumps(body)
 
 
 def values(found: Bench) -> NDArray[np.float64]:

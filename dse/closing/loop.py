@@ -9,8 +9,6 @@ All but the measurements is deterministic.
 
 from __future__ import annotations
 
-import errno
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -28,8 +26,9 @@ from dse.closing.figures import FILE, Measurement
 from dse.closing.residuals import Correction
 from dse.evaluation import ANALYTICAL, OBJECTIVES, SIMULATOR, evaluate, traits
 from dse.inputs import Cnn
+from dse.lines import add_line
 from dse.search import Front, Settings, in_order, search
-from dse.units import shown
+from dse.units import many, shown
 from model.arrays import Floats
 from model.costs import CostArrays
 from model.mapping import Mapping
@@ -277,7 +276,7 @@ class Closing:
         return {host for host in failures if failures.count(host) >= PATIENCE}
 
     def _try(self, mapping: Mapping, predicted: Floats, expected: Floats) -> None:
-        what = f"{len(self.attempts) + 1} of {self.limits.count} ({len(mapping.devices)} ranks)"
+        what = f"{len(self.attempts) + 1} of {self.limits.count} ({many(len(mapping.devices), 'rank')})"
         self.say(f"measuring {what}, latency expected {shown(OBJECTIVES[0], expected[0])}")
         try:
             found = self.rig.run(mapping, self.folder)
@@ -287,12 +286,8 @@ class Closing:
             found = _failed(error)
             self.say(f"measuring {what} failed: {'; '.join(found.failed)}")
         self.attempts[mapping] = Attempt(mapping, found, predicted, expected)
-        line = self.rig.line(mapping, found, expected).encode()
         with (self.folder / FILE).open("ab", buffering=0) as file:
-            whole = file.tell()
-            if file.write(line) < len(line):  # the disk is full
-                file.truncate(whole)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            add_line(file, self.rig.line(mapping, found, expected))
 
     def _best(self, pool: Pool) -> NDArray[np.intp]:
         """Numbers of the mappings that no other dominates; of those that were measured, no other that was."""

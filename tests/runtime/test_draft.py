@@ -42,6 +42,12 @@ def test_what_fails_leaves_what_was_there_and_no_draft(write: Callable[[str], No
     assert [(path, path.read_text()) for path in tmp_path.iterdir()] == [(there, "before")]
 
 
+def test_a_disk_that_is_full_is_told_with_the_file(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space left on device") as found:
+        cut_off(str(tmp_path / "file"))
+    assert found.value.filename == str(tmp_path / "file")
+
+
 def test_a_file_that_cannot_take_its_place_leaves_no_draft(tmp_path: Path) -> None:
     (tmp_path / "file").mkdir()
     with pytest.raises(IsADirectoryError):
@@ -51,8 +57,9 @@ def test_a_file_that_cannot_take_its_place_leaves_no_draft(tmp_path: Path) -> No
 
 def test_a_folder_that_is_not_there_is_what_is_told(tmp_path: Path) -> None:
     for path in (tmp_path / "no" / "file", Path(__file__) / "file"):
-        with pytest.raises(OSError, match=r"No such file|Not a directory"), drafted(path) as draft:
+        with pytest.raises(OSError, match=r"No such file|Not a directory") as found, drafted(path) as draft:
             Path(draft).write_text("text")
+        assert found.value.filename == str(path)
 
 
 def test_what_a_link_leads_to_is_written_and_the_link_stays(tmp_path: Path) -> None:

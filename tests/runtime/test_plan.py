@@ -31,7 +31,7 @@ STEPS = st.one_of(
 )
 RANKS = st.builds(
     RankPlan,
-    *(COUNTS, NAMES, NAMES, NAMES, tuples(COUNTS), COUNTS, NAMES, tuples(NAMES), tuples(NAMES)),
+    *(COUNTS, NAMES, NAMES, NAMES, tuples(COUNTS), st.integers(1, 9), NAMES, tuples(NAMES), tuples(NAMES)),
     buffers=tuples(BUFFERS),
     steps=tuples(STEPS),
     arena=st.booleans(),
@@ -89,6 +89,13 @@ def test_what_stands_in_the_wrong_place_is_refused(damage: dict[str, Any]) -> No
 def test_a_plan_without_ranks_is_refused(none: Any) -> None:
     with pytest.raises(CleaveError, match=r"^here\.json: is no plan that can be run, it has no ranks$"):
         Plan.from_json(json.dumps({**json.loads(TEXT), "ranks": none}), "here.json")
+
+
+def test_a_rank_computes_with_a_thread_at_least() -> None:
+    for count in (0, -3):
+        ranks = [{**rank, "threads": count} for rank in json.loads(TEXT)["ranks"]]
+        with pytest.raises(CleaveError, match=f"rank 0 has {count} threads"):
+            Plan.from_json(json.dumps({**json.loads(TEXT), "ranks": ranks}))
 
 
 def test_half_a_plan_is_refused() -> None:

@@ -88,17 +88,21 @@ def test_what_is_run_of_a_network_is_the_same_whatever_else_is_run(tmp_path: Pat
 ])  # fmt: skip
 def test_a_calibration_goes_on_as_it_was_measured(was: str, now: str, said: list[str], tmp_path: Path) -> None:
     """Runs that are there are not measured again: with a meter none would tell energy."""
-    for name, of_a, last in (("out.txt", was, "b"), ("given.txt", now, "c")):
-        (tmp_path / name).write_text(f"a, slots=0{', ' * bool(of_a)}{of_a}\n{last}, slots=0, interface={last}0\n")
+    before, after = (
+        Platform.parse(f"a, slots=0{', ' * bool(of_a)}{of_a}\n{last}, slots=0, interface={last}0\n", "p.txt")
+        for of_a, last in ((was, "b"), (now, "c"))
+    )
+    with opened(tmp_path / "samples.jsonl") as store:
+        check_measured_by(before, store)
     found: tuple[str, ...] = ()
-    try:
-        check_measured_by(tmp_path / "out.txt", Platform.from_file(tmp_path / "given.txt"))
-    except CleaveError as error:
-        found = error.sentences
+    with opened(tmp_path / "samples.jsonl") as store:
+        try:
+            check_measured_by(after, store)
+        except CleaveError as error:
+            found = error.sentences
+        assert store.hosts.keys() == ({"a", "b"} if said else {"a", "b", "c"})
+        check_measured_by(before, store)
     assert [sentence[: len(start)] for sentence, start in zip(found, said, strict=True)] == said
-    (tmp_path / "damaged.txt").write_text("a, slots=nothing\n")
-    for name in ("not there.txt", "damaged.txt"):  # it is written again, of what was measured
-        check_measured_by(tmp_path / name, Platform.from_file(tmp_path / "given.txt"))
 
 
 @pytest.mark.parametrize("line", ["a, slots=0, coefficients=gone.json", "a, slots=nothing"])

@@ -44,7 +44,7 @@ class Cluster:
         return Measurement(np.array([found.latency_s + 9 * slow, np.nan, found.memory_bytes + 1e6, found.period_s]))
 
     def line(self, mapping: Mapping, found: Measurement, expected: np.ndarray) -> str:
-        return json.dumps({"latency_s": float(found.values[0]), "expected": float(expected[0])}) + "\n"
+        return json.dumps({"latency_s": float(found.values[0]), "expected": float(expected[0])})
 
 
 def closed(
