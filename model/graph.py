@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -42,6 +43,12 @@ def opset_of(model: onnx.ModelProto) -> int:
 def operator(node: onnx.NodeProto) -> str:
     """Which operator a node is, with its domain where that is not ONNX's own."""
     return f"{node.domain}.{node.op_type}" if node.domain else node.op_type
+
+
+def attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    """Attribute values by name; strings as ``str``."""
+    values = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+    return {k: v.decode("utf-8", "replace") if isinstance(v, bytes) else v for k, v in values.items()}
 
 
 def where_is(node: onnx.NodeProto, path: Path) -> str:
@@ -97,10 +104,9 @@ class Layer:
         return tuple(name for node in (*self.before, *self.after) for name in node.input[1:] if name)
 
     @cached_property
-    def attributes(self) -> dict[str, object]:
-        """Attribute values by name; strings as ``str``."""
-        values = {a.name: onnx.helper.get_attribute_value(a) for a in self.node.attribute}
-        return {k: v.decode() if isinstance(v, bytes) else v for k, v in values.items()}
+    def attributes(self) -> dict[str, Any]:
+        """See the function ``attributes``."""
+        return attributes(self.node)
 
     def integer(self, name: str, default: int) -> int:
         """An integer attribute."""
@@ -111,7 +117,7 @@ class Layer:
     def integers(self, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
         """An attribute that is a list of integers."""
         value = self.attributes.get(name)
-        return default if value is None else tuple(int(v) for v in value)  # type: ignore[attr-defined]
+        return default if value is None else tuple(int(v) for v in value)
 
 
 @dataclass(frozen=True, eq=False)

@@ -82,6 +82,6 @@ def pair(graph: Graph, producer: Layer, consumer: Layer, along: bool) -> str:
 def _winograd(graph: Graph, layer: Layer) -> bool:
     """3x3 convolutions with stride 1 and no groups are what kernels compute by Winograd's algorithm."""
     a = layer.attributes
-    ones = all(v == 1 for key in ("strides", "dilations") for v in a.get(key, ()))  # type: ignore[attr-defined]
+    ones = all(v == 1 for key in ("strides", "dilations") for v in a.get(key, ()))
     kernel = graph.tensors[layer.inputs[1]].shape[2:]
     return layer.op == "Conv" and kernel == (3, 3) and ones and a.get("group", 1) == 1

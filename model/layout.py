@@ -150,7 +150,7 @@ def _scale(graph: Graph, layer: Layer, axis: int) -> float:
         given = np.asarray(graph.constant(layer.inputs[at])).tolist()
     rank = len(in_shape(graph, layer))
     axes = [a % rank for a in layer.integers("axes", ())] or list(range(rank))
-    return dict(zip(axes, given, strict=False)).get(axis, 1)  # type: ignore[call-overload]
+    return dict(zip(axes, given, strict=False)).get(axis, 1)
 
 
 def _reduce(graph: Graph, layer: Layer, kind: int) -> Rule | None:

@@ -13,7 +13,7 @@ from typing import Any
 import onnx
 from onnx import helper
 
-from model.graph import where_is
+from model.graph import attributes, where_is
 from runtime.errors import CleaveError
 
 POOLS = frozenset({"MaxPool", "AveragePool", "LpPool"})
@@ -29,7 +29,7 @@ def correct(graph: onnx.GraphProto, shapes: Mapping[str, Shape], path: Path) -> 
     """
     for node in graph.node:
         if node.op_type in POOLS and {node.input[0], node.output[0]} <= shapes.keys():
-            a = _attributes(node)
+            a = _heeded(node)
             _refuse_dilated(node, a, path)
             if a.get("ceil_mode", 0):
                 sizes, inferred = shapes[node.input[0]][2:], shapes[node.output[0]][2:]
@@ -40,20 +40,20 @@ def correct(graph: onnx.GraphProto, shapes: Mapping[str, Shape], path: Path) -> 
     return False
 
 
-def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
+def _heeded(node: onnx.NodeProto) -> dict[str, Any]:
     """Attributes by name; ``auto_pad`` only where it adds padding, ``pads`` only where they are heeded."""
-    a = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    how = a.pop("auto_pad", b"NOTSET")
-    if how != b"NOTSET":
+    a = attributes(node)
+    how = a.pop("auto_pad", "NOTSET")
+    if how != "NOTSET":
         a.pop("pads", None)
-    return a | ({"auto_pad": how} if how.startswith(b"SAME") else {})
+    return a | ({"auto_pad": how} if how.startswith("SAME") else {})
 
 
 def _refuse_dilated(node: onnx.NodeProto, a: Mapping[str, Any], path: Path) -> None:
     """ONNX pads for the reach of a dilated window, ONNX Runtime as if it were not dilated: shapes and values differ."""
     dilations = a.get("dilations", [1] * len(a["kernel_shape"]))
     if "auto_pad" in a and any(k > 1 and d > 1 for k, d in zip(a["kernel_shape"], dilations, strict=True)):
-        where, how = where_is(node, path), a["auto_pad"].decode()
+        where, how = where_is(node, path), a["auto_pad"]
         raise CleaveError(f"{where}: ONNX and ONNX Runtime pad a dilated {node.op_type} by {how} in different ways; "
                           "export it with explicit pads")  # fmt: skip
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 import onnx
 
 from model.constants import RANDOM
-from model.graph import Graph, Layer, Tensor
+from model.graph import Graph, Layer, Tensor, attributes
 from model.resizing import interpolates
 from model.rule import WHOLE, Need
 
@@ -141,18 +141,14 @@ def _is_usual(node: onnx.NodeProto, tensors: dict[str, Tensor], constants: Conta
     parameters = [name for name in node.input[1:] if name]
     if values.dtype not in INTEGERS or any(name not in constants for name in parameters):
         return False
-    axis, rank = _integer(node, "axis", 1), len(values.shape)
+    axis, rank = attributes(node).get("axis", 1), len(values.shape)
     shapes = {(), (1,)} | ({(values.shape[axis],)} if -rank <= axis < rank else set())
-    return not _integer(node, "block_size", 0) and all(tensors[name].shape in shapes for name in parameters)
+    return not attributes(node).get("block_size", 0) and all(tensors[name].shape in shapes for name in parameters)
 
 
 def parameter_needs(graph: Graph, node: onnx.NodeProto, need: Need) -> dict[str, Need]:
     """What of the scale and the zero point of ``node`` goes with ``need`` of the tensor that it (de)quantises."""
     rank = len(graph.tensors[node.input[0]].shape)
-    along = need.axis >= 0 and _integer(node, "axis", 1) % rank == need.axis
+    along = need.axis >= 0 and attributes(node).get("axis", 1) % rank == need.axis
     names = [name for name in node.input[1:] if name]
     return {name: replace(need, axis=0) if along and graph.tensors[name].elements > 1 else WHOLE for name in names}
-
-
-def _integer(node: onnx.NodeProto, name: str, default: int) -> int:
-    return next((a.i for a in node.attribute if a.name == name), default)

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import numpy_helper
 
 from model.constants import Constants
-from model.graph import where_is
+from model.graph import attributes, where_is
 from model.resizing import RESIZES
 from model.windows import CONVOLUTIONS, same_total
 from runtime.errors import CleaveError
@@ -27,14 +27,10 @@ def check(graph: onnx.GraphProto, weights: Constants, shapes: Mapping[str, Shape
     problems = [
         f"{where_is(node, path)}: {what}"
         for node in graph.node
-        if (found := UNLIKE.get(node.op_type)) and (what := found(node, _attributes(node), weights, shapes))
+        if (found := UNLIKE.get(node.op_type)) and (what := found(node, attributes(node), weights, shapes))
     ]
     if problems:
         raise CleaveError(*problems[:10])
-
-
-def _attributes(node: onnx.NodeProto) -> Attributes:
-    return {a.name: helper.get_attribute_value(a) for a in node.attribute}
 
 
 def _convolved(node: onnx.NodeProto, a: Attributes, weights: Constants, shapes: Mapping[str, Shape]) -> str:
@@ -59,7 +55,7 @@ def _largest(node: onnx.NodeProto, a: Attributes, weights: Constants, shapes: Ma
 
 def _automatic(a: Attributes) -> str:
     """How it is padded by itself; nothing where the file says how much."""
-    how = a.get("auto_pad", b"").decode()
+    how = a.get("auto_pad", "")
     return how if how.startswith("SAME") else ""
 
 
@@ -82,7 +78,7 @@ def _resized(node: onnx.NodeProto, a: Attributes, weights: Constants, shapes: Ma
     """Axes counted from the end are resized by another ratio where it is to be kept. And inference rounds the exact
     product of a size and its scale down, ONNX Runtime what float32 makes of it: 3 times 1.6666666 is 4 or 5.
     """
-    policy = a.get("keep_aspect_ratio_policy", b"stretch").decode()
+    policy = a.get("keep_aspect_ratio_policy", "stretch")
     if policy != "stretch" and any(axis < 0 for axis in a.get("axes", ())):
         return (
             f"ONNX and ONNX Runtime understand '{policy}' of axes that are counted from the end in different ways; "
