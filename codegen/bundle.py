@@ -20,12 +20,12 @@ from google.protobuf.message import DecodeError
 from codegen import render
 from codegen.folder import fresh
 from codegen.slicing import segment
-from model import wire
-from model.gather import gathered
-from model.graph import Graph
-from model.mapping import Mapping, checked
-from model.planning import Planned, plan
-from model.platform import Platform
+from model.cluster.platform import Platform
+from model.mappings.gather import gathered
+from model.mappings.mapping import Mapping, checked
+from model.mappings.planning import Planned, plan
+from model.network import wire
+from model.network.graph import Graph
 from runtime.errors import CleaveError
 from runtime.hashing import file_hash, files_hash
 from runtime.plan import Plan, Run
@@ -59,7 +59,7 @@ PLAIN = Form()
 class Source:
     """The CNN that a bundle was made from.
 
-    path:   of the file; folded, shapes: as given to ``model.load``
+    path:   of the file; folded, shapes: as given to ``model.network.load``
     said:   the hash, where it is known
     """
 

@@ -9,9 +9,9 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from model import boxes, contrib, layout, windows
-from model.graph import Graph, Layer
-from model.pools import POOLS
+from model.network import boxes, contrib, layout, windows
+from model.network.graph import Graph, Layer
+from model.network.pools import POOLS
 from runtime.plan import Part
 
 WINDOWED = windows.CONVOLUTIONS | POOLS

@@ -16,12 +16,12 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from codegen import nodes
-from model import boxes, pieces, quantised, wire
-from model.boxes import Need
-from model.graph import Graph, Layer
-from model.mapping import extent
-from model.pieces import Piece
-from model.planning import Planned
+from model.mappings.mapping import extent
+from model.mappings.planning import Planned
+from model.network import boxes, pieces, quantised, wire
+from model.network.boxes import Need
+from model.network.graph import Graph, Layer
+from model.network.pieces import Piece
 from runtime.plan import Part, Run
 
 SLICE_BY_INPUTS = 10

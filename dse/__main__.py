@@ -12,8 +12,8 @@ def main() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     try:
-        from dse.cli import main as run
-        from dse.cli_progress import tell_compiling
+        from dse.cli.main import main as run
+        from dse.cli.progress import tell_compiling
     except KeyboardInterrupt:
         sys.exit(130)
     tell_compiling()

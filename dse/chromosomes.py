@@ -23,12 +23,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from model.arrays import GraphArrays, Ints, ix
-from model.boxes import CHANNELS
 from model.compiled import allocating, inlined, kernel
-from model.graph import Graph
-from model.lowering import Shards, place_ends
-from model.mapping import NEIGHBOUR, Mapping, Shard
+from model.mappings.arrays import GraphArrays, Ints, ix
+from model.mappings.lowering import Shards, place_ends
+from model.mappings.mapping import NEIGHBOUR, Mapping, Shard
+from model.network.boxes import CHANNELS
+from model.network.graph import Graph
 from runtime.errors import CleaveError
 
 KINDS = ("naive", "vertical", "hybrid")

@@ -7,20 +7,21 @@ from numpy.typing import NDArray
 
 from dse.chromosomes import Chromosome, Decoding, decode, scratch
 from dse.chromosomes import room as room_for_shards
-from model import pricing, simulation, spending, streaming
-from model.arrays import GraphArrays, Ints
 from model.compiled import inlined, on_all_cores, released
-from model.costs import CostArrays
-from model.ledger import COMPUTE, ENERGY, MEMORY, Ledger, ledger
-from model.lowering import Messages, Room, Shards, lower, messages, room
+from model.cost import pricing, spending
+from model.cost.costs import CostArrays
+from model.cost.ledger import COMPUTE, ENERGY, MEMORY, Ledger, ledger
+from model.mappings.arrays import GraphArrays, Ints
+from model.mappings.lowering import Messages, Room, Shards, lower, messages, room
+from model.simulator import simulation, streaming
 from runtime.bench import FRAMES, WARMUP
 
 OBJECTIVES = ("latency_s", "energy_j", "memory_bytes", "period_s")
 """Columns of the scores, all minimised: one frame, largest of a device, largest of a device, steady pipeline."""
 
 ANALYTICAL, SIMULATOR, BOTH = EVALUATORS = ("analytical", "simulator", "both")
-"""Whose latency and period: ``model.pricing``, ``model.simulation``, or in a search the one's and then the other's.
-The rest is the same but for waits at joins."""
+"""Whose latency and period: ``model.cost.pricing``, ``model.simulator.simulation``, or in a search the one's and then
+the other's. The rest is the same but for waits at joins."""
 STREAM = WARMUP + FRAMES
 """Frames of the stream whose period is simulated: those that ``dse bench`` runs."""
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from codegen import zoo
 from codegen.bundle import Source, source
-from model.graph import Graph
-from model.load import load
+from model.network.graph import Graph
+from model.network.load import load
 from runtime.errors import CleaveError
 
 ZOO = "zoo:"

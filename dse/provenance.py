@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from dse.ready import HERE
-from model import coefficients
-from model.coefficients import PAPER
-from model.platform import Device, Platform
+from model.cluster import coefficients
+from model.cluster.coefficients import PAPER
+from model.cluster.platform import Device, Platform
 from runtime.deploy.far.facts import hardware
 
 WATCHED = ("board", "processor", "processors", "kernel", "governor", "highest clock kHz", "onnxruntime", "open mpi")

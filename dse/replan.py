@@ -14,10 +14,10 @@ from dse.inputs import Cnn
 from dse.run import Coding, prepare, widest
 from dse.saved import Saved
 from dse.search import Progress, Settings, search
-from model.load import load
-from model.mapping import NEIGHBOUR, Mapping
-from model.platform import Platform
-from model.texts import read_text
+from model.cluster.platform import Platform
+from model.cluster.texts import read_text
+from model.mappings.mapping import NEIGHBOUR, Mapping
+from model.network.load import load
 from runtime.errors import CleaveError
 
 POPULATION, GENERATIONS = 200, 50

@@ -19,10 +19,10 @@ from dse.evaluation import OBJECTIVES
 from dse.place.cnn.bounds import Proven
 from dse.search import Front
 from dse.units import UNITS
-from model.boxes import CHANNELS
-from model.graph import Graph
-from model.mapping import NEIGHBOUR, Mapping, Shard, extent
-from model.platform import Platform
+from model.cluster.platform import Platform
+from model.mappings.mapping import NEIGHBOUR, Mapping, Shard, extent
+from model.network.boxes import CHANNELS
+from model.network.graph import Graph
 from runtime.trace import MEASURED, PREDICTED
 
 

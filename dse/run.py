@@ -26,13 +26,14 @@ from dse.place.cnn.bounds import Proven, bounds, proven
 from dse.ready import Place
 from dse.search import Front, Progress, Settings, search
 from dse.units import many
-from model import boxes, coefficients
-from model.arrays import arrays
-from model.confidence import of_mapping
-from model.costs import CostArrays, in_vectors, whole_s
-from model.costs import costs as cost_arrays
-from model.mapping import NEIGHBOUR, Mapping
-from model.platform import Platform
+from model.cluster import coefficients
+from model.cluster.platform import Platform
+from model.cost.confidence import of_mapping
+from model.cost.costs import CostArrays, in_vectors, whole_s
+from model.cost.costs import costs as cost_arrays
+from model.mappings.arrays import arrays
+from model.mappings.mapping import NEIGHBOUR, Mapping
+from model.network import boxes
 from runtime.compiling import compiler_of
 from runtime.errors import CleaveError
 from runtime.launch import Mpirun
@@ -65,7 +66,7 @@ class Coding:
 class Shipped:
     """One point of the front that became a bundle.
 
-    verification: None when it was not asked for, or ``failed``; expected_error: see ``model.confidence``
+    verification: None when it was not asked for, or ``failed``; expected_error: see ``model.cost.confidence``
     """
 
     name: str

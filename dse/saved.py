@@ -13,10 +13,10 @@ from dse import results
 from dse.evaluation import OBJECTIVES
 from dse.run import Coding
 from dse.search import Settings
-from model.graph import Graph
-from model.mapping import Mapping, checked
-from model.platform import Platform
-from model.texts import read_text
+from model.cluster.platform import Platform
+from model.cluster.texts import read_text
+from model.mappings.mapping import Mapping, checked
+from model.network.graph import Graph
 from runtime.errors import CleaveError
 
 FRONT, SUMMARY = "front.json", "summary.json"

@@ -22,7 +22,7 @@ from dse.chromosomes import POINTS, Chromosome
 from dse.evaluation import ANALYTICAL, BOTH, OBJECTIVES, SIMULATOR, evaluate, traits
 from dse.operators import ChangeGenes, ExchangeGenes, RandomGenes, SameGenes
 from dse.place.cnn.seeds import seeds
-from model.costs import CostArrays, whole_s
+from model.cost.costs import CostArrays, whole_s
 from runtime.errors import CleaveError
 
 Progress = Callable[[int, NDArray[np.float64]], None]

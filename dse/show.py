@@ -17,11 +17,12 @@ from dse.place.cnn.bounds import Proven
 from dse.run import Coding, Outcome
 from dse.search import Settings
 from dse.units import UNITS, many, shown
-from model import boxes, coefficients
-from model.confidence import untold
-from model.graph import Graph
-from model.mapping import extent
-from model.platform import Platform
+from model.cluster import coefficients
+from model.cluster.platform import Platform
+from model.cost.confidence import untold
+from model.mappings.mapping import extent
+from model.network import boxes
+from model.network.graph import Graph
 from runtime.bench import STOLEN, Bench
 from runtime.infer import Answer
 from runtime.plan import Plan, Recv, Send

@@ -15,10 +15,10 @@ from dse.calibrate.command import Lab, Measured, Type
 from dse.calibrate.design import WHOLE
 from dse.calibrate.results import Result
 from dse.calibrate.tried import Tried
-from model.coefficients import UnitCost
-from model.link_costs import FASTEST_BYTES_PER_S, Estimate, LinkCosts
-from model.platform import Platform
-from model.samples import Run
+from model.cluster.coefficients import UnitCost
+from model.cluster.platform import Platform
+from model.cost.samples import Run
+from model.fit.link_costs import FASTEST_BYTES_PER_S, Estimate, LinkCosts
 from runtime.bench import STOLEN, TRIES
 
 

@@ -19,7 +19,7 @@ from dse.place.placed import Options, Placed
 from dse.place.workload import Workload
 from dse.results import proven_body
 from dse.units import UNITS, shown
-from model.platform import Platform
+from model.cluster.platform import Platform
 
 MOST_DEVICES = 30
 """Rows of a table; devices without a node are left out anyway."""

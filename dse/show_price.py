@@ -10,12 +10,12 @@ from rich.console import Console
 from dse import show
 from dse.evaluation import OBJECTIVES
 from dse.units import UNITS, shown
-from model import boxes
-from model.confidence import expected_error
-from model.graph import Graph
-from model.mapping import extent
-from model.platform import Platform
-from model.priced import Priced
+from model.cluster.platform import Platform
+from model.cost.confidence import expected_error
+from model.cost.priced import Priced
+from model.mappings.mapping import extent
+from model.network import boxes
+from model.network.graph import Graph
 
 COSTLIEST = 10
 """Parts that are listed."""

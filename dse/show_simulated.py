@@ -10,7 +10,9 @@ from rich.console import Console
 from dse import show, show_price
 from dse.evaluation import OBJECTIVES
 from dse.units import UNITS, shown
-from model.bounds import (
+from model.cluster.platform import Platform
+from model.cost.links import links
+from model.simulator.bounds import (
     ALL,
     BANDWIDTH,
     COMPUTE,
@@ -26,10 +28,8 @@ from model.bounds import (
     Held,
     shares,
 )
-from model.links import links
-from model.platform import Platform
-from model.simulated import Simulated
-from model.ticks import TICK_S
+from model.simulator.simulated import Simulated
+from model.simulator.ticks import TICK_S
 from runtime.bench import Bench
 
 LONGEST = 6
@@ -65,7 +65,7 @@ class Look:
 
     latency, period: what their critical paths are made of; gains: what more of something would buy
     measured, predicted: the same bundle's figures, where somebody measured them
-    expected_error: see ``model.confidence``
+    expected_error: see ``model.cost.confidence``
     """
 
     found: Simulated

@@ -12,8 +12,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from model.bounds import Held
-from model.ticks import TICK_S
+from model.simulator.bounds import Held
+from model.simulator.ticks import TICK_S
 from runtime.draft import drafted
 from runtime.errors import CleaveError
 from runtime.perfetto import Bar

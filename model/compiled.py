@@ -22,9 +22,9 @@ from numba.core.event import Event, Listener, register, unregister
 def _source_key() -> str:
     root = Path(__file__).parents[1]
     digest = hashlib.sha256()
-    for file in (*sorted((root / "model").glob("*.py")), *sorted((root / "dse").rglob("*.py"))):
+    for file in (*sorted((root / "model").rglob("*.py")), *sorted((root / "dse").rglob("*.py"))):
         source = file.read_bytes()
-        if file.parent.name == "model" or b"from model.compiled import" in source:
+        if file.is_relative_to(root / "model") or b"from model.compiled import" in source:
             digest.update(source)
     return digest.hexdigest()[:16]
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from onnx import ModelProto
 
-from model import autodice
-from model.graph import Graph
-from model.mapping import Mapping
-from model.platform import Platform
+from model.cluster.platform import Platform
+from model.mappings import autodice
+from model.mappings.mapping import Mapping
+from model.network.graph import Graph
 from runtime.errors import CleaveError
 from tests.tiny_cnn import network, node, weight
 

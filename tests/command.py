@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
-from dse.cli import main
+from dse.cli.main import main
 
-PROGRAM = [sys.executable, "-c", "from dse.cli import main; main()"]
+PROGRAM = [sys.executable, "-c", "from dse.cli.main import main; main()"]
 SMALL = ("--population", "20", "--generations", "4", "--no-verify")
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from hypothesis import strategies as st
 from onnx import ModelProto, NodeProto
 
-from model import boxes
-from model.graph import Graph, Layer
-from model.mapping import Mapping, Shard, extent
+from model.mappings.mapping import Mapping, Shard, extent
+from model.network import boxes
+from model.network.graph import Graph, Layer
 from tests.tiny_cnn import NEWEST, assert_cut_exactly, frame, graph_of, network, node, run_mapping, run_whole, widened
 
 Draw = random.Random

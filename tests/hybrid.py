@@ -9,8 +9,8 @@ import numpy as np
 from dse.evaluation import OBJECTIVES, evaluate
 from dse.inputs import Cnn
 from dse.run import Coding, prepare
-from model.mapping import Mapping
-from model.platform import Platform
+from model.cluster.platform import Platform
+from model.mappings.mapping import Mapping
 
 DRAWS = 2000
 MOST_PARTS = 4

@@ -10,13 +10,13 @@ import pytest
 from onnx import ModelProto
 
 from codegen.slicing import segment
-from model import boxes
-from model.boxes import CHANNELS, PARTIAL, ROWS
-from model.graph import Graph
-from model.load import load
-from model.mapping import Mapping, Shard
-from model.planning import plan
-from model.platform import Platform
+from model.cluster.platform import Platform
+from model.mappings.mapping import Mapping, Shard
+from model.mappings.planning import plan
+from model.network import boxes
+from model.network.boxes import CHANNELS, PARTIAL, ROWS
+from model.network.graph import Graph
+from model.network.load import load
 from tests.autodice_files import A, B, C, dropping, problems, read
 from tests.tiny_cnn import (
     assert_cut_exactly,

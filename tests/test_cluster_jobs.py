@@ -12,7 +12,7 @@ import pytest
 
 from codegen.bundle import write_bundle
 from dse.inputs import read_cnn
-from model.platform import Platform
+from model.cluster.platform import Platform
 from runtime.deploy.prepare import pins
 from runtime.plan import Plan
 from tests.cluster import Cluster, standing

@@ -19,12 +19,12 @@ from hypothesis import HealthCheck, settings
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from codegen.slicing import segment
-from model import boxes
-from model.graph import Graph
-from model.load import load
-from model.mapping import Mapping, Shard, extent
-from model.planning import Planned, plan
-from model.platform import Platform
+from model.cluster.platform import Platform
+from model.mappings.mapping import Mapping, Shard, extent
+from model.mappings.planning import Planned, plan
+from model.network import boxes
+from model.network.graph import Graph
+from model.network.load import load
 from runtime.frames import random_frame
 from runtime.plan import RankPlan, Recv, Run, Send
 from runtime.segment import choose_kernels

@@ -13,7 +13,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
 
-from model.quantised import READ_VALUES
+from model.network.quantised import READ_VALUES
 from tests.tiny_cnn import Arrays, frame_of, node, run_whole, save
 
 KEPT_FLOAT = READ_VALUES | {"Clip"}

@@ -10,11 +10,11 @@ from statistics import median
 from dse.calibrate import boards as kinds
 from dse.calibrate.check import DRIFT, Drift
 from dse.inputs import Cnn
-from model.mapping import Mapping
-from model.platform import PLATFORMS, Device, Platform
-from model.platform_edit import edited
-from model.platform_file import SLOWDOWN
-from model.priced import priced
+from model.cluster.platform import PLATFORMS, Device, Platform
+from model.cluster.platform_edit import edited
+from model.cluster.platform_file import SLOWDOWN
+from model.cost.priced import priced
+from model.mappings.mapping import Mapping
 from runtime.frames import save_text
 
 

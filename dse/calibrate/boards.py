@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import chain, combinations
 from typing import Any
 
-from model.platform import Platform
-from model.platform_file import Sheet
+from model.cluster.platform import Platform
+from model.cluster.platform_file import Sheet
 
 ALIKE = 1.25
 """Times of two boards that are alike differ by at most this factor."""

@@ -13,8 +13,8 @@ from dse.calibrate.links import link_bundles
 from dse.calibrate.measure import Job, link_samples
 from dse.calibrate.turns import settled, turns_of
 from dse.provenance import changes
-from model.link_fit import WayTimes, by_size, way_times
-from model.samples import Run
+from model.cost.samples import Run
+from model.fit.links import WayTimes, by_size, way_times
 from runtime.errors import CleaveError
 
 DRIFT, DRIFT_S = 0.1, 1e-4

@@ -34,9 +34,9 @@ from dse.calibrate.turns import TURNS, doubtful, settled, turns_of
 from dse.inputs import Cnn
 from dse.provenance import changes
 from dse.ready import Place
-from model.link_costs import LinkSample
-from model.platform import Platform
-from model.samples import Run
+from model.cluster.platform import Platform
+from model.cost.samples import Run
+from model.fit.link_costs import LinkSample
 from runtime.errors import CleaveError
 
 SAMPLES = "samples.jsonl"

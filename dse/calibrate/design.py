@@ -15,9 +15,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, cycle, pairwise
 
-from model import boxes
-from model.graph import Graph, Layer
-from model.mapping import Mapping, Shard, extent
+from model.mappings.mapping import Mapping, Shard, extent
+from model.network import boxes
+from model.network.graph import Graph, Layer
 
 WHOLE, STRETCHES, IN_PARTS = "whole", "stretches", "in parts"
 """What designs are called: the network as one segment; as one on each of several devices; with a part of each heavy

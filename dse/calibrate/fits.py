@@ -10,16 +10,17 @@ from typing import Any
 
 from dse.calibrate.command import Lab, Measured, Type
 from dse.calibrate.link_keys import unit_fields
-from model import coefficients, fitting
-from model.coefficients import UnitCost
-from model.fit_energy import Metered, metered, with_power
-from model.fit_stream import fit_stream
-from model.fit_turn import fit_turn
-from model.fit_waiting import fit_waiting
-from model.fitting import Report
-from model.link_costs import LinkCosts
-from model.segment_time import Network
-from model.sharing import Wires
+from model.cluster import coefficients
+from model.cluster.coefficients import UnitCost
+from model.cost.segment_time import Network
+from model.fit import fitting
+from model.fit.energy import Metered, metered, with_power
+from model.fit.fitting import Report
+from model.fit.link_costs import LinkCosts
+from model.fit.sharing import Wires
+from model.fit.stream import fit_stream
+from model.fit.turn import fit_turn
+from model.fit.waiting import fit_waiting
 
 DECLARED = "declared"
 """In ``Coefficients.measured``, the set that what was not measured is taken from."""

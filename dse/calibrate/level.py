@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dse.calibrate.design import WHOLE
-from model.samples import Run
+from model.cost.samples import Run
 
 AROUND_S = 60.0
 """A whole network that ran so many seconds before or after something on the same device tells how fast it was then;

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from dse.calibrate.links import host_kind
-from model.link_costs import LinkCosts, Path
-from model.platform import Platform
+from model.cluster.platform import Platform
+from model.fit.link_costs import LinkCosts, Path
 
 
 def unit_fields(costs: LinkCosts, device_type: str) -> dict[str, float]:

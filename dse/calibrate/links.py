@@ -5,7 +5,7 @@ so that no link is held up by what is measured of another. What is found of a li
 measured on one host of each kind. The programs are those of every bundle: large messages ask before they go, sending
 does not block, waits poll and then sleep, a second thread looks after messages while a segment runs.
 
-A probe is what is done with messages of one size between two devices, as ``model.link_costs`` lists them.
+A probe is what is done with messages of one size between two devices, as ``model.fit.link_costs`` lists them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path
 from statistics import fmean
 
 from codegen.probes import AFTER, BEFORE, busy, write_probe
-from model.link_costs import BOTH, BURST, LATE, TWO, WAY, LinkSample
-from model.planning import seat
-from model.platform import Device, Platform
+from model.cluster.platform import Device, Platform
+from model.fit.link_costs import BOTH, BURST, LATE, TWO, WAY, LinkSample
+from model.mappings.planning import seat
 from runtime.options import Options
 from runtime.plan import Box, Buffer, Plan, RankPlan, Recv, Send, Step
 from runtime.trace import Span, Trace

@@ -21,12 +21,12 @@ from dse.calibrate.design import Design
 from dse.calibrate.links import LinkBundle, read
 from dse.inputs import Cnn
 from dse.ready import Place
-from model.graph import Graph, Tensor
-from model.held_weights import Weights
-from model.link_costs import LinkSample
-from model.platform import Platform
-from model.priced import Priced, priced
-from model.samples import SEGMENT, Arrival, Footing, PartOf, Run, Sample, means_s
+from model.cluster.platform import Platform
+from model.cost.held_weights import Weights
+from model.cost.priced import Priced, priced
+from model.cost.samples import SEGMENT, Arrival, Footing, PartOf, Run, Sample, means_s
+from model.fit.link_costs import LinkSample
+from model.network.graph import Graph, Tensor
 from runtime import plan as plans
 from runtime.bench import TRIES, measured
 from runtime.options import Options

@@ -9,8 +9,8 @@ from pathlib import Path
 from dse.calibrate.command import SAMPLES
 from dse.calibrate.samples import Store
 from dse.inputs import Cnn
-from model.coefficients import load
-from model.platform import Platform
+from model.cluster.coefficients import load
+from model.cluster.platform import Platform
 from runtime.errors import CleaveError
 
 

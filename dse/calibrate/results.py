@@ -11,13 +11,13 @@ from dse.calibrate.command import SAMPLES, Lab, Measured, Type, alike_devices
 from dse.calibrate.fits import DECLARED, Fitting, declared, labels
 from dse.calibrate.link_keys import host_keys
 from dse.provenance import PROVIDERS
-from model import link_fit
-from model.coefficients import Coefficients, UnitCost
-from model.fitting import Report
-from model.link_costs import LinkCosts
-from model.platform_edit import edited
-from model.platform_file import SLOWDOWN, Sheet
-from model.samples import Run
+from model.cluster.coefficients import Coefficients, UnitCost
+from model.cluster.platform_edit import edited
+from model.cluster.platform_file import SLOWDOWN, Sheet
+from model.cost.samples import Run
+from model.fit import links as link_fit
+from model.fit.fitting import Report
+from model.fit.link_costs import LinkCosts
 from runtime.frames import save_text
 
 

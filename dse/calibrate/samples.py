@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from dse.lines import add_line
-from model.link_costs import LinkSample
-from model.samples import SEGMENT, Arrival, Footing, PartOf, Run, Sample
+from model.cost.samples import SEGMENT, Arrival, Footing, PartOf, Run, Sample
+from model.fit.link_costs import LinkSample
 from runtime.errors import CleaveError
 from runtime.trace import Memory
 

@@ -12,10 +12,10 @@ import numpy as np
 from dse.calibrate.command import Lab, Measured
 from dse.calibrate.measure import WARMUP, Job
 from dse.calibrate.results import Result
-from model.coefficients import Coefficients, UnitCost
-from model.platform import Platform
-from model.samples import Run
-from model.simulated import simulated
+from model.cluster.coefficients import Coefficients, UnitCost
+from model.cluster.platform import Platform
+from model.cost.samples import Run
+from model.simulator.simulated import simulated
 
 
 class Figure(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import combinations, count, takewhile
 
 from dse.calibrate.measure import Job
-from model.samples import Run
+from model.cost.samples import Run
 
 TURNS = 2
 """How often each network is run on several devices, long after one another: a host that was slow for minutes is seldom

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.evaluation import OBJECTIVES
-from model.arrays import Floats
+from model.mappings.arrays import Floats
 
 LATENCY, PERIOD = OBJECTIVES.index("latency_s"), OBJECTIVES.index("period_s")
 

@@ -19,8 +19,8 @@ from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn
 from dse.ready import Place, Ready
 from dse.results import compact, known
-from model.mapping import Mapping
-from model.platform import Platform
+from model.cluster.platform import Platform
+from model.mappings.mapping import Mapping
 from runtime.bench import TRIES, Bench, bench
 from runtime.trace import MEASURED
 

@@ -29,9 +29,9 @@ from dse.inputs import Cnn
 from dse.lines import add_line
 from dse.search import Front, Settings, in_order, search
 from dse.units import many, shown
-from model.arrays import Floats
-from model.costs import CostArrays
-from model.mapping import Mapping
+from model.cost.costs import CostArrays
+from model.mappings.arrays import Floats
+from model.mappings.mapping import Mapping
 from runtime.deploy.target import DeployError
 from runtime.errors import CleaveError
 

@@ -18,7 +18,7 @@ from itertools import product
 import numpy as np
 
 from dse.evaluation import OBJECTIVES
-from model.arrays import Floats
+from model.mappings.arrays import Floats
 
 COMMON = 1.0
 """Standard deviation of the part that all share: models that are not calibrated are off by such factors."""

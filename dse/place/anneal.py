@@ -11,8 +11,8 @@ import numpy as np
 
 from dse.place.groups import Groups
 from dse.place.workload import Workload
-from model.arrays import Floats, Ints
 from model.compiled import released
+from model.mappings.arrays import Floats, Ints
 
 COLD = 0.00002
 """The temperature at last: by which part of the norm a worse split may be worse."""

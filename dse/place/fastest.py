@@ -17,7 +17,7 @@ from dse.place.placed import Options, Placed, check
 from dse.place.reach import tasks
 from dse.place.series import OutOfReachError, Piece, placed
 from dse.place.workload import Workload, components, topological
-from model.arrays import Floats, Ints
+from model.mappings.arrays import Floats, Ints
 from runtime.errors import CleaveError
 
 ALL = 1_000_000

@@ -17,7 +17,7 @@ from dse.place.groups import by_color, grouped
 from dse.place.reach import tasks
 from dse.place.series import OutOfReachError, Piece
 from dse.place.workload import Workload, components, topological
-from model.arrays import Floats, Ints
+from model.mappings.arrays import Floats, Ints
 
 BESIDE = (0, 4, 8, 12, 16, 24, 40, 1_000_000)
 """Nodes that run beside more than so many of the longest path are left out. Those that leave little come first, for

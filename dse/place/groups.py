@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dse.place.workload import Workload, components
-from model.arrays import Floats, Ints
+from model.mappings.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from model.arrays import Ints, ix
 from model.compiled import kernel
+from model.mappings.arrays import Ints, ix
 
 Bits = NDArray[np.uint64]
 WORD = 64

@@ -8,8 +8,8 @@ import numpy as np
 
 from dse.place.groups import grouped, starts
 from dse.place.workload import Workload
-from model.arrays import Floats, Ints
 from model.compiled import released
+from model.mappings.arrays import Floats, Ints
 
 COLD = 0.003
 """What is left of the temperature at last. Temperatures are the part of the latency by which a split may be worse."""

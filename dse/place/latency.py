@@ -13,7 +13,7 @@ import numpy as np
 
 from dse.place.split import SUM, faults, load
 from dse.place.workload import Workload, topological
-from model.arrays import Floats, Ints
+from model.mappings.arrays import Floats, Ints
 from runtime.errors import CleaveError
 
 

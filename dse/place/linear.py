@@ -12,7 +12,7 @@ import numpy as np
 from dse.place.pipeline import ALONE, Found, Rules, best
 from dse.place.reduced import Reduced
 from dse.place.workload import topological
-from model.arrays import Ints
+from model.mappings.arrays import Ints
 
 
 def linearised(on: Reduced, rules: Rules = ALONE, under: float = np.inf) -> Found:

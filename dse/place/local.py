@@ -17,8 +17,8 @@ from dse.place.pipeline import costs, floor
 from dse.place.placed import Options, Placed, check, judged
 from dse.place.reduced import Reduced, contracted
 from dse.place.workload import Workload
-from model.arrays import Floats, Ints, ix
 from model.compiled import inlined, kernel
+from model.mappings.arrays import Floats, Ints, ix
 from runtime.errors import CleaveError
 
 RESTARTS = 10

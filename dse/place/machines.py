@@ -20,7 +20,7 @@ from dse.place.ideals import Lattice, ideals
 from dse.place.pipeline import Found, Rules, Stage, Watch, best, most_ideals, weights
 from dse.place.reduced import Reduced
 from dse.place.stages import MARGIN
-from model.arrays import Floats, Ints
+from model.mappings.arrays import Floats, Ints
 
 
 @dataclass(frozen=True)

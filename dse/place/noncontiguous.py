@@ -23,7 +23,7 @@ from dse.place.placed import Options, Placed, check, judged
 from dse.place.program import Program, Solved, Whole, cp_sat, highs
 from dse.place.reduced import contracted
 from dse.place.workload import Workload
-from model.arrays import Ints
+from model.mappings.arrays import Ints
 from runtime.errors import CleaveError
 
 UNITS = 2_000_000

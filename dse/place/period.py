@@ -18,7 +18,7 @@ from dse.place.pipeline import Found, Rules, Watch, best, floor
 from dse.place.placed import Options, Placed, check, judged, worth
 from dse.place.reduced import Reduction, contracted, reductions
 from dse.place.workload import Workload
-from model.arrays import Ints
+from model.mappings.arrays import Ints
 from runtime.errors import CleaveError
 
 STOPPED = "the time limit came first: the best so far, no worse than that of the linearised program (dpl)"

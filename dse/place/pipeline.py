@@ -17,7 +17,7 @@ from dse.place import stages
 from dse.place.ideals import Lattice, ideals
 from dse.place.reduced import Reduced
 from dse.place.split import MODES, SUM
-from model.arrays import Floats, Ints
+from model.mappings.arrays import Floats, Ints
 
 PAIRS = 2_000_000
 """Pairs of ideals between two looks at the clock."""

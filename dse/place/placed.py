@@ -10,7 +10,7 @@ import numpy as np
 
 from dse.place import split
 from dse.place.workload import Workload
-from model.arrays import Ints
+from model.mappings.arrays import Ints
 from runtime.errors import CleaveError
 
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dse.place.groups import Groups, starts
-from model.arrays import Floats, Ints
 from model.compiled import released
+from model.mappings.arrays import Floats, Ints
 
 ACCELERATOR, CPU, SPAN = range(3)
 """How an ideal was come by."""

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.place.workload import Workload, components, topological
-from model.arrays import Floats, Ints
+from model.mappings.arrays import Floats, Ints
 
 MIRROR, PARALLEL = "mirror", "parallel"
 

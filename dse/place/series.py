@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from dse.place.clock import now
 from dse.place.reach import ACCELERATOR, SPAN, Tasks, reach
 from dse.place.workload import components
-from model.arrays import Floats, Ints
+from model.mappings.arrays import Floats, Ints
 
 IDEALS = 150_000
 """More than so many ideals are not looked at."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dse.place.stages import MARGIN
 from dse.place.workload import Workload, components
-from model.arrays import Floats, Ints
+from model.mappings.arrays import Floats, Ints
 
 SUM, OVERLAP, DUPLEX = MODES = ("sum", "overlap", "duplex")
 """The load of an accelerator: its computing and its transfers one after the other, at a time, or those in and out at a

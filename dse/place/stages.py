@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.place.ideals import Lattice
-from model.arrays import Floats, Ints, ix
 from model.compiled import inlined, kernel
+from model.mappings.arrays import Floats, Ints, ix
 
 SUM, OVERLAP, DUPLEX = range(3)
 """``split.MODES``, by number."""

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
-from model.arrays import Floats, Ints
-from model.texts import read_text
+from model.cluster.texts import read_text
+from model.mappings.arrays import Floats, Ints
 from runtime.errors import CleaveError
 
 NODE = ("id", "supportedOnFpga", "cpuLatency", "fpgaLatency", "size")

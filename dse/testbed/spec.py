@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from model import platform_file as form
-from model import quantity
-from model.platform_file import Line, Sheet
-from model.shipped import Shipped
+from model.cluster import platform_file as form
+from model.cluster import quantity
+from model.cluster.platform_file import Line, Sheet
+from model.cluster.shipped import Shipped
 from runtime.errors import CleaveError
 
 SPECS = Shipped("testbeds", ".spec")

@@ -1,4 +1,4 @@
-"""What a layer takes by what its process has touched, and how long ago: the reason for ``model.caches``.
+"""What a layer takes by what its process has touched, and how long ago: the reason for ``model.cluster.caches``.
 
     python -m tests.bench.caches [--layers 100] [--frames 30]
 

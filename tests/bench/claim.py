@@ -18,7 +18,7 @@ from dse.results import plot_convergence
 from dse.run import Coding, prepare
 from dse.search import Settings, search
 from dse.units import shown
-from model.platform import Platform
+from model.cluster.platform import Platform
 
 CODINGS = {"naive": Coding("naive"), **{f"hybrid, p = {p}": Coding("hybrid", p) for p in (2, 4, 6)}}
 

@@ -30,7 +30,7 @@ from statistics import mean, median
 
 from codegen.bundle import write_bundle
 from dse.inputs import Cnn, read_cnn
-from model.platform import Platform
+from model.cluster.platform import Platform
 from runtime.bench import Runner
 from runtime.compiling import frames_file
 from runtime.deploy.cluster import cluster, refused

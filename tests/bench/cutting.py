@@ -25,10 +25,10 @@ CUT = """
 import json, sys, time
 from pathlib import Path
 from codegen import bundle
-from model import boxes
-from model.load import load
-from model.mapping import Mapping, Shard, extent
-from model.platform import Platform
+from model.network import boxes
+from model.network.load import load
+from model.mappings.mapping import Mapping, Shard, extent
+from model.cluster.platform import Platform
 from runtime.memory import peak_bytes
 cluster = Platform.parse("\\n".join(f"n{i}, slots=0" for i in range(8)), "eight.txt")
 def cut(file, out):

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from dse.inputs import Cnn, read_cnn
-from model.mapping import Mapping
+from model.mappings.mapping import Mapping
 from runtime.bench import Bench, Runner
 from runtime.options import Options
 from runtime.trace import Trace

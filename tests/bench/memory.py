@@ -20,8 +20,8 @@ from codegen.render import TARGETS
 from dse.inputs import Cnn, read_cnn
 from dse.run import Coding, prepare
 from dse.search import Settings, search
-from model.mapping import Mapping
-from model.platform import Platform
+from model.cluster.platform import Platform
+from model.mappings.mapping import Mapping
 from runtime.bench import Bench, bench
 from tests.bench import overhead
 

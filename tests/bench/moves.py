@@ -22,17 +22,17 @@ import numpy as np
 from dse.chromosomes import Chromosome
 from dse.inputs import read_cnn
 from dse.run import Coding, prepare
-from model import moves, simulation
-from model.arrays import Floats, GraphArrays, Ints
-from model.board import Board
-from model.boxes import CHANNELS
+from model.cluster.platform import Platform
 from model.compiled import kernel
-from model.costs import CostArrays, whole_s
-from model.ledger import Ledger, ledger
-from model.lowering import Messages, Room, Shards, lower, messages, place_ends, room, shards_of
-from model.mapping import Mapping, Shard
-from model.platform import Platform
-from model.simulation import Stage
+from model.cost.costs import CostArrays, whole_s
+from model.cost.ledger import Ledger, ledger
+from model.mappings.arrays import Floats, GraphArrays, Ints
+from model.mappings.lowering import Messages, Room, Shards, lower, messages, place_ends, room, shards_of
+from model.mappings.mapping import Mapping, Shard
+from model.network.boxes import CHANNELS
+from model.simulator import moves, simulation
+from model.simulator.board import Board
+from model.simulator.simulation import Stage
 
 START = ("vertical", "hybrid 2", "hybrid 4", "contiguous")
 """Mappings that moves begin at: a random device for each layer, random chromosomes, a pipeline."""

@@ -25,8 +25,8 @@ from statistics import median
 
 from codegen.bundle import write_bundle
 from dse.inputs import Cnn, read_cnn
-from model.mapping import Mapping
-from model.platform import Platform
+from model.cluster.platform import Platform
+from model.mappings.mapping import Mapping
 from runtime.bench import Runner
 from runtime.options import Options
 from runtime.trace import Trace

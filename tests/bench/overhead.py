@@ -25,10 +25,11 @@ from statistics import median
 
 from codegen.bundle import write_bundle
 from dse.inputs import Cnn, read_cnn
-from model import boxes, tiles
-from model.graph import Layer
-from model.mapping import Mapping, Shard, extent
-from model.platform import Platform
+from model.cluster.platform import Platform
+from model.mappings import tiles
+from model.mappings.mapping import Mapping, Shard, extent
+from model.network import boxes
+from model.network.graph import Layer
 from runtime.bench import Bench, bench
 from runtime.launch import Mpirun
 from runtime.plan import Plan, Recv, Run, Send

@@ -14,7 +14,7 @@ from statistics import median
 from dse.inputs import read_cnn
 from dse.run import Coding, prepare
 from dse.search import Settings, search
-from model.platform import Platform
+from model.cluster.platform import Platform
 
 
 def main() -> None:

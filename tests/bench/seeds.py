@@ -19,7 +19,7 @@ from dse.inputs import Cnn, read_cnn
 from dse.place.cnn.bounds import Proven, bounds
 from dse.run import Coding, prepare
 from dse.search import Settings, search
-from model.platform import Platform
+from model.cluster.platform import Platform
 
 NETWORKS = ("alexnet", "resnet50", "inception_v1", "densenet121")
 DEVICES = (4, 8)

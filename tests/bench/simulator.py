@@ -30,10 +30,10 @@ from dse.inputs import read_cnn
 from dse.operators import RandomGenes
 from dse.run import Coding, prepare
 from dse.search import MappingProblem, Settings
-from model.events import Rules
-from model.placed import CHUNK, admitting, evaluate
-from model.placement import Work, lower, room, work
-from model.platform import Platform
+from model.cluster.platform import Platform
+from model.simulator.events import Rules
+from model.simulator.placed import CHUNK, admitting, evaluate
+from model.simulator.placement import Work, lower, room, work
 from tests.reference.exprimo import Network, reference_files
 
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)

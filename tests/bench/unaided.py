@@ -24,8 +24,8 @@ from onnx import ModelProto
 
 from codegen.bundle import write_bundle
 from dse.inputs import read_cnn
-from model.mapping import Mapping
-from model.platform import Platform
+from model.cluster.platform import Platform
+from model.mappings.mapping import Mapping
 from runtime.options import Options
 from runtime.trace import COMPUTE, Span, Trace
 from runtime.transfers import transfers

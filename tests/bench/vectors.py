@@ -1,4 +1,4 @@
-"""What cuts within a vector of channels cost: the reason for ``model.vectors``.
+"""What cuts within a vector of channels cost: the reason for ``model.cost.vectors``.
 
     python -m tests.bench.vectors [--cnn zoo:densenet121] [--parts 3] [--frames 30] [--repeat 5]
 
@@ -21,10 +21,10 @@ import numpy as np
 
 from codegen.bundle import write_bundle
 from dse.inputs import Cnn, read_cnn
-from model import boxes
-from model.graph import Graph, Layer
-from model.mapping import Mapping, Shard, extent
-from model.platform import Platform
+from model.cluster.platform import Platform
+from model.mappings.mapping import Mapping, Shard, extent
+from model.network import boxes
+from model.network.graph import Graph, Layer
 from runtime.pages import Pages
 from runtime.segment import CPU, Segment, open_session
 from tests.bench.caches import frame_s

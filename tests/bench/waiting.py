@@ -20,8 +20,8 @@ from statistics import median
 from codegen.bundle import write_bundle
 from dse.calibrate.design import stretches
 from dse.inputs import Cnn, read_cnn
-from model.mapping import Mapping
-from model.platform import Platform
+from model.cluster.platform import Platform
+from model.mappings.mapping import Mapping
 from runtime.bench import Bench
 from runtime.launch import run
 from runtime.options import Options

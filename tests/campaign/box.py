@@ -22,8 +22,8 @@ from dse.inputs import read_cnn
 from dse.testbed import host as inside
 from dse.testbed import machine, network
 from dse.testbed.state import ROOT, SWITCH
-from model.mapping import Mapping
-from model.platform import Platform
+from model.cluster.platform import Platform
+from model.mappings.mapping import Mapping
 from runtime.hashing import file_hash
 from tests.cluster import Cluster
 from tests.command import PROGRAM

@@ -19,11 +19,11 @@ from statistics import median
 
 from codegen import zoo
 from dse import ending
-from dse.cli_access import Running
+from dse.cli.access import Running
 from dse.inputs import read_cnn
 from dse.results import from_compact
-from model.mapping import Mapping
-from model.platform import Platform
+from model.cluster.platform import Platform
+from model.mappings.mapping import Mapping
 from tests.campaign.accuracy import Row, together
 from tests.campaign.drawings import ALONE
 from tests.campaign.login import add_login, login, login_words

@@ -24,9 +24,9 @@ from codegen import zoo
 from codegen.bundle import write_bundle
 from dse.inputs import Cnn, read_cnn
 from dse.testbed import needs, spec
-from model.mapping import Mapping
-from model.platform import Platform
-from model.priced import Priced, priced
+from model.cluster.platform import Platform
+from model.cost.priced import Priced, priced
+from model.mappings.mapping import Mapping
 from runtime.errors import CleaveError
 from tests.cluster import Cluster, download, standing
 from tests.command import done

@@ -8,10 +8,10 @@ from dataclasses import replace
 from dse.inputs import Cnn
 from dse.run import Coding, prepare
 from dse.search import Settings, search
-from model import boxes
-from model.graph import Graph
-from model.mapping import Mapping, Shard
-from model.platform import Platform
+from model.cluster.platform import Platform
+from model.mappings.mapping import Mapping, Shard
+from model.network import boxes
+from model.network.graph import Graph
 
 WAYS = ("random", "vertical", "hybrid", "front")
 ALONE = "alone"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dse.cli_access import Running
+from dse.cli.access import Running
 
 
 def add_login(parser: argparse.ArgumentParser) -> None:

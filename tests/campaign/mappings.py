@@ -24,11 +24,11 @@ from typing import Literal, NamedTuple
 from codegen import zoo
 from codegen.bundle import source, write_bundle
 from codegen.verify import verify
-from model import boxes
-from model.graph import Graph
-from model.load import load
-from model.mapping import Mapping
-from model.platform import Platform
+from model.cluster.platform import Platform
+from model.mappings.mapping import Mapping
+from model.network import boxes
+from model.network.graph import Graph
+from model.network.load import load
 from tests.tiny_cnn import random_mapping
 
 MPI_EVERY = 20

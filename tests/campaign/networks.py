@@ -26,8 +26,8 @@ from typing import NamedTuple
 
 from onnx import ModelProto
 
-from model.graph import Graph
-from model.load import load
+from model.network.graph import Graph
+from model.network.load import load
 from runtime.errors import CleaveError
 from tests.campaign.mappings import Result, run, table
 from tests.drawn.network import drawn

@@ -40,18 +40,18 @@ from codegen import zoo
 from codegen.bundle import write_bundle
 from dse import ending
 from dse.calibrate.command import SAMPLES
-from dse.cli_access import Running, placed
+from dse.cli.access import Running, placed
 from dse.inputs import Cnn, read_cnn
 from dse.results import compact, from_compact
-from model.case import Case
-from model.coefficients import load
-from model.confidence import expected_error
-from model.graph import Graph
-from model.ledger import BUSY, MEMORY
-from model.mapping import Mapping
-from model.platform import Platform
-from model.priced import Priced, booked, priced
-from model.simulated import play
+from model.cluster.coefficients import load
+from model.cluster.platform import Platform
+from model.cost.case import Case
+from model.cost.confidence import expected_error
+from model.cost.ledger import BUSY, MEMORY
+from model.cost.priced import Priced, booked, priced
+from model.mappings.mapping import Mapping
+from model.network.graph import Graph
+from model.simulator.simulated import play
 from runtime.bench import TRIES, WARMUP, Bench, bench
 from tests.campaign.accuracy import MODELS, OF, PACED, Row, draw_plot, misses, promises, table, together
 from tests.campaign.drawings import ALONE, Drawing, alone

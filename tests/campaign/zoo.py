@@ -23,7 +23,7 @@ from codegen.verify import verify
 from dse.inputs import Cnn, read_cnn
 from dse.run import Coding, Shipped, choose, prepare
 from dse.search import Settings, search
-from model.platform import Platform
+from model.cluster.platform import Platform
 from runtime.errors import CleaveError
 
 CODINGS = (Coding("naive"), Coding("vertical"), Coding("hybrid", 2), Coding("hybrid", 4))

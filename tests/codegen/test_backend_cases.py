@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from onnx import ModelProto, numpy_helper
 
-from model import boxes
-from model.graph import Graph, Layer
-from model.load import load
-from model.mapping import Mapping, Shard, extent
+from model.mappings.mapping import Mapping, Shard, extent
+from model.network import boxes
+from model.network.graph import Graph, Layer
+from model.network.load import load
 from runtime.errors import CleaveError
 from tests.cuts import EVERY_KIND, LETTERS
 from tests.tiny_cnn import MORE, NEWEST, Arrays, assert_same, run_mapping, run_whole, save

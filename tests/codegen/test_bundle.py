@@ -26,10 +26,10 @@ from codegen.bundle import (
 )
 from codegen.render import DEVICE_FILES
 from codegen.verify import verify
-from model.graph import Graph
-from model.load import load
-from model.mapping import Mapping, Shard
-from model.platform import Platform
+from model.cluster.platform import Platform
+from model.mappings.mapping import Mapping, Shard
+from model.network.graph import Graph
+from model.network.load import load
 from runtime.errors import CleaveError
 from runtime.launch import run
 from runtime.options import Options

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from onnx import ModelProto
 
-from model import boxes
-from model.rule import same
+from model.network import boxes
+from model.network.rule import same
 from tests.campaign import networks
 from tests.drawn.network import KINDS, drawn
 from tests.drawn.shrinking import shrunk

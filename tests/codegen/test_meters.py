@@ -9,9 +9,9 @@ import pytest
 
 from codegen.bundle import Form, source, write_bundle
 from codegen.render import TARGETS
-from model.load import load
-from model.mapping import Mapping
-from model.platform import Platform
+from model.cluster.platform import Platform
+from model.mappings.mapping import Mapping
+from model.network.load import load
 from runtime.launch import read_plan
 from tests.tiny_cnn import save, six_layers
 

@@ -9,10 +9,10 @@ import onnx
 import pytest
 
 from codegen import nodes
-from model import boxes
-from model.boxes import CHANNELS, ROWS, SAMPLES
-from model.graph import Graph
-from model.mapping import Mapping, Shard
+from model.mappings.mapping import Mapping, Shard
+from model.network import boxes
+from model.network.boxes import CHANNELS, ROWS, SAMPLES
+from model.network.graph import Graph
 from runtime.plan import Part
 from tests.tiny_cnn import assert_cut_exactly, graph_of, network, node, weight
 

@@ -17,10 +17,10 @@ from codegen import zoo
 from codegen.bundle import source, write_bundle
 from codegen.slicing import segment
 from codegen.verify import verify
-from model.graph import Graph
-from model.load import load
-from model.mapping import Mapping, Shard
-from model.planning import plan
+from model.mappings.mapping import Mapping, Shard
+from model.mappings.planning import plan
+from model.network.graph import Graph
+from model.network.load import load
 from tests.tiny_cnn import (
     NEWEST,
     assert_cut_exactly,

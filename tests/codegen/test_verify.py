@@ -12,8 +12,8 @@ from onnx import numpy_helper
 
 from codegen.bundle import source, write_bundle
 from codegen.verify import HALF_TOLERANCE, STEPS_TOLERANCE, TOLERANCE, Verification, compare, verify
-from model.load import load
-from model.mapping import Mapping
+from model.mappings.mapping import Mapping
+from model.network.load import load
 from runtime.errors import CleaveError
 from tests.tiny import channels, rows, types
 from tests.tiny_cnn import NEWEST, network, node, platform, save, weight

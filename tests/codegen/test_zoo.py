@@ -10,8 +10,8 @@ import pytest
 from onnx import ModelProto, numpy_helper
 
 from codegen import operators, zoo
-from model.load import load
-from model.segment_time import Network
+from model.cost.segment_time import Network
+from model.network.load import load
 from runtime.errors import CleaveError
 
 BIG = {"alexnet", "vgg16", "vgg19", "zfnet512"}  # 0.2 to 0.6 GB of weights

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from codegen import zoo
 from dse.chromosomes import KINDS, SHARES, Chromosome, chromosome
-from model import boxes
-from model.arrays import arrays
-from model.graph import Graph
-from model.load import load
-from model.mapping import Mapping
+from model.mappings.arrays import arrays
+from model.mappings.mapping import Mapping
+from model.network import boxes
+from model.network.graph import Graph
+from model.network.load import load
 from runtime.errors import CleaveError
 from tests.tiny_cnn import branches, examples, graph_of, network, node, platform, six_layers, weight
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dse.cli_access import without
+from dse.cli.access import without
 from runtime.deploy.target import DeployError
 from tests.cluster import Cluster
 from tests.command import SMALL, done, dse

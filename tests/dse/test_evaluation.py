@@ -11,14 +11,14 @@ import pytest
 from codegen import zoo
 from dse.chromosomes import KINDS, SHARES, Chromosome, chromosome
 from dse.evaluation import CHUNK, OBJECTIVES, evaluate
-from model import spending
-from model.arrays import arrays
-from model.costs import CostArrays, whole_s
-from model.costs import costs as cost_arrays
-from model.graph import Graph
-from model.load import load
-from model.platform import Platform
-from model.priced import priced
+from model.cluster.platform import Platform
+from model.cost import spending
+from model.cost.costs import CostArrays, whole_s
+from model.cost.costs import costs as cost_arrays
+from model.cost.priced import priced
+from model.mappings.arrays import arrays
+from model.network.graph import Graph
+from model.network.load import load
 from tests.tiny_cnn import branches, graph_of
 
 CLUSTER = Platform.parse(

@@ -11,8 +11,8 @@ from PIL import Image
 
 from codegen.bundle import source, write_bundle
 from codegen.verify import run_whole
-from model.load import load
-from model.mapping import Mapping
+from model.mappings.mapping import Mapping
+from model.network.load import load
 from tests.command import done, dse, files
 from tests.tiny_cnn import network, node, platform, save, weight
 

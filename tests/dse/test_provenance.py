@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from dse import provenance
-from model import coefficients
-from model.load import load
-from model.mapping import Mapping
-from model.platform import Platform
+from model.cluster import coefficients
+from model.cluster.platform import Platform
+from model.mappings.mapping import Mapping
+from model.network.load import load
 from tests.command import dse
 from tests.tiny_cnn import save, six_layers
 

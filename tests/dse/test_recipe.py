@@ -12,8 +12,8 @@ from rich.console import Console
 
 from codegen.bundle import check_source
 from codegen.verify import verify
-from dse.cli_bundle import Loss, Recipe, ready
-from model.platform import Platform
+from dse.cli.bundle import Loss, Recipe, ready
+from model.cluster.platform import Platform
 from runtime.errors import CleaveError
 from tests.command import done, files
 from tests.tiny_cnn import save, six_layers

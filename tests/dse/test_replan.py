@@ -23,16 +23,16 @@ from codegen.verify import verify
 from dse import replan
 from dse import run as job
 from dse.chromosomes import Chromosome
-from dse.cli_bundle import Loss, Outgoing, Recipe, ready
+from dse.cli.bundle import Loss, Outgoing, Recipe, ready
 from dse.evaluation import OBJECTIVES, evaluate
 from dse.inputs import Cnn, read_cnn
 from dse.replan import Role
 from dse.saved import Saved
 from dse.search import Front, Settings, search
-from model.costs import CostArrays
-from model.mapping import Mapping
-from model.platform import Platform
-from model.simulated import simulated
+from model.cluster.platform import Platform
+from model.cost.costs import CostArrays
+from model.mappings.mapping import Mapping
+from model.simulator.simulated import simulated
 from runtime.errors import CleaveError
 from tests.command import dse, files
 from tests.tiny_cnn import branches, examples, save, six_layers

@@ -15,10 +15,10 @@ import pytest
 
 from dse import results, units
 from dse.evaluation import OBJECTIVES
-from model.load import load
-from model.mapping import Mapping
-from model.platform import Platform
-from model.simulated import simulated
+from model.cluster.platform import Platform
+from model.mappings.mapping import Mapping
+from model.network.load import load
+from model.simulator.simulated import simulated
 from tests.command import apart, done
 from tests.tiny_cnn import branches, graph_of, random_mapping, save
 

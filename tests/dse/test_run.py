@@ -18,7 +18,7 @@ from dse import run as job
 from dse.evaluation import OBJECTIVES
 from dse.inputs import read_cnn
 from dse.search import Settings
-from model.platform import Platform
+from model.cluster.platform import Platform
 from runtime.errors import CleaveError
 from tests.command import PROGRAM, files
 from tests.tiny_cnn import branches, platform, save, six_layers

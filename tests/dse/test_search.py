@@ -19,8 +19,8 @@ from dse.inputs import Cnn
 from dse.operators import ChangeGenes, ExchangeGenes, RandomGenes, SameGenes
 from dse.place.cnn.seeds import seeds
 from dse.search import Front, Settings, head_start, search
-from model.platform import Platform
-from model.priced import priced
+from model.cluster.platform import Platform
+from model.cost.priced import priced
 from runtime.errors import CleaveError
 from tests.tiny_cnn import branches, examples, graph_of, network, node, platform, six_layers, weight
 

@@ -21,8 +21,8 @@ import numpy as np
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from model.placed import admitting, evaluate
-from model.placement import Work, work
+from model.simulator.placed import admitting, evaluate
+from model.simulator.placement import Work, work
 from tests.reference.folder import reference
 
 WORST = 1e-9

@@ -21,13 +21,14 @@ from pathlib import Path
 import numpy as np
 
 from codegen import zoo
-from model import coefficients, layer_kinds
-from model.graph import Graph
-from model.ledger import ACTIVATIONS
-from model.load import load
-from model.mapping import Mapping
-from model.platform import Platform
-from model.priced import Priced, priced
+from model.cluster import coefficients
+from model.cluster.platform import Platform
+from model.cost.ledger import ACTIVATIONS
+from model.cost.priced import Priced, priced
+from model.mappings.mapping import Mapping
+from model.network import layer_kinds
+from model.network.graph import Graph
+from model.network.load import load
 
 TABLE2 = {"alexnet": (28.3e-3, 0.352, 152.746e6), "vgg16": (122.46e-3, 1.959, 446.852e6)}
 TABLE2["densenet121"] = (138.68e-3, 1.026, 95.969e6)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from model.placed import admitting, evaluate
+from model.simulator.placed import admitting, evaluate
 from tests.reference.exprimo import WORST, Network, deviations, reference_files
 
 

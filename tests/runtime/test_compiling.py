@@ -17,8 +17,8 @@ from onnx import helper
 from codegen.bundle import Form, source, write_bundle
 from codegen.render import CPP, render, write
 from codegen.verify import verify
-from model.load import load
-from model.mapping import Mapping
+from model.mappings.mapping import Mapping
+from model.network.load import load
 from runtime import compiling
 from runtime.bench import bench, traces
 from runtime.compiling import LIBRARY, frames_file, program

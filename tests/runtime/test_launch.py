@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from codegen.bundle import source, write_bundle
-from model.load import load
-from model.mapping import Mapping
+from model.mappings.mapping import Mapping
+from model.network.load import load
 from runtime import launch
 from runtime.bench import bench
 from runtime.cores import cores

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.quantity import UNITS
+from model.cluster.quantity import UNITS
 from runtime.errors import CleaveError
 from runtime.meter import trapezoid
 from runtime.meter_log import SECONDS, WATTS, read_log, within

@@ -13,7 +13,7 @@ from dse.place.cnn.limits import FREE, Limits
 from dse.place.cnn.relaxed import largest_bound, parts, path_bound, work_bound
 from dse.place.cnn.shared import shared_loads
 from dse.place.cnn.wires import wires
-from model.costs import ROUNDING, CostArrays, never_tired
+from model.cost.costs import ROUNDING, CostArrays, never_tired
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from model.arrays import Floats
 from model.compiled import kernel
+from model.mappings.arrays import Floats
 
 Stages = list[tuple[int, int, int]]
 """Of a chain, in order: first cut, last cut, kind of the device."""

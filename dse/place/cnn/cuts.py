@@ -16,8 +16,8 @@ from dse.place.cnn.relaxed import Parts, critical, done, given_back, parts
 from dse.place.cnn.shared import pair_loads
 from dse.place.cnn.stretches import Stretches, last_read, stretches
 from dse.place.cnn.wires import Wires, least, loads, wires
-from model.arrays import Floats, GraphArrays, Ints, edges
-from model.costs import RANK, SESSION, CostArrays
+from model.cost.costs import RANK, SESSION, CostArrays
+from model.mappings.arrays import Floats, GraphArrays, Ints, edges
 
 MOST_STEPS = 1.5e8
 """Of dynamic programming, as many as take some tenths of a second; beyond, kinds of devices are put together."""

@@ -14,9 +14,9 @@ from dse.place.cnn.cuts import line
 from dse.place.cnn.limits import FREE, Limits
 from dse.place.cnn.seeds import within
 from dse.units import shown
-from model.arrays import Floats
-from model.costs import CostArrays
-from model.mapping import Mapping
+from model.cost.costs import CostArrays
+from model.mappings.arrays import Floats
+from model.mappings.mapping import Mapping
 from runtime.errors import CleaveError
 
 TIGHTER = (1.0, 0.9, 0.8, 0.65, 0.5)

@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 
 from dse.place.cnn.wires import Wires
-from model.arrays import Floats
-from model.costs import CostArrays, whole_s
+from model.cost.costs import CostArrays, whole_s
+from model.mappings.arrays import Floats
 
 Kinds = list[list[int]]
 """Devices of each kind."""

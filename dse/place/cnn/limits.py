@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.evaluation import OBJECTIVES
-from model.arrays import Floats
+from model.mappings.arrays import Floats
 
 
 class Limits(NamedTuple):

@@ -14,9 +14,9 @@ from scipy.sparse import coo_matrix, csr_matrix, hstack, vstack
 
 from dse.place.cnn.kinds import Kinds
 from dse.place.cnn.wires import Wires, least
-from model.arrays import Floats, GraphArrays, edges
-from model.boxes import CHANNELS
-from model.costs import GAIN, HOLD, HOLD_PART, KEPT, RANK, SESSION, SPLIT, WHOLE, CostArrays
+from model.cost.costs import GAIN, HOLD, HOLD_PART, KEPT, RANK, SESSION, SPLIT, WHOLE, CostArrays
+from model.mappings.arrays import Floats, GraphArrays, edges
+from model.network.boxes import CHANNELS
 
 HALVINGS = 60
 """Of an interval that holds a bound: to the last bits of a float."""

@@ -11,7 +11,7 @@ from dse.chromosomes import Chromosome
 from dse.evaluation import ANALYTICAL, SIMULATOR, evaluate
 from dse.place.cnn.chains import Stages, chains
 from dse.place.cnn.cuts import Line, line
-from model.costs import CostArrays
+from model.cost.costs import CostArrays
 
 
 def seeds(chromosome: Chromosome, costs: CostArrays) -> NDArray[np.int64]:

@@ -14,9 +14,9 @@ from dse.chromosomes import EQUAL, Decoding
 from dse.evaluation import ANALYTICAL
 from dse.place.cnn.relaxed import Parts, partly, parts
 from dse.place.cnn.wires import Wires
-from model.arrays import Floats, GraphArrays, Ints, edges
 from model.compiled import allocating
-from model.costs import CostArrays
+from model.cost.costs import CostArrays
+from model.mappings.arrays import Floats, GraphArrays, Ints, edges
 
 WEIGHINGS = ((1.0, 0.0), (0.0, 1.0), (0.5, 0.5))
 """Of what goes out and comes in: a stretch takes at least any mean of the two."""

@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from model.arrays import Floats, GraphArrays, Ints
-from model.boxes import CHANNELS
 from model.compiled import kernel, on_all_cores
-from model.costs import HOLD, WATTS, CostArrays
-from model.lowering import Shards
-from model.rest import busy_after
-from model.seconds import seconds_of
+from model.cost.costs import HOLD, WATTS, CostArrays
+from model.cost.rest import busy_after
+from model.cost.seconds import seconds_of
+from model.mappings.arrays import Floats, GraphArrays, Ints
+from model.mappings.lowering import Shards
+from model.network.boxes import CHANNELS
 
 COUNT, BYTES = 0, 1
 """Columns of what crosses the borders of a stretch."""

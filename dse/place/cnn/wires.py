@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from dse.evaluation import ANALYTICAL
 from dse.place.cnn.stretches import Stretches
-from model.arrays import Floats, Ints
-from model.costs import CostArrays
+from model.cost.costs import CostArrays
+from model.mappings.arrays import Floats, Ints
 
 
 class Wires(NamedTuple):
     """The least seconds of a message and of a byte, ``D`` devices; all 0 where there is one device only.
 
-    into, out: (D, 2) on the device's account, see ``model.pricing``
+    into, out: (D, 2) on the device's account, see ``model.cost.pricing``
     hand, take: (D, 2) of the processor; leave, enter: (D, 2) of a link that all messages of the device go by, 0 where
                 they may go by several; once: (D,) 1 where that is one for both directions, else 0
     any_: (2,) between any two devices

@@ -12,9 +12,9 @@ from dse.calibrate.adjust import adjusted
 from dse.calibrate.check import Drift, LinkDrift, TogetherDrift
 from dse.inputs import Cnn, read_cnn
 from dse.show_calibrated import drifts
-from model.mapping import Mapping
-from model.platform import Platform
-from model.priced import priced
+from model.cluster.platform import Platform
+from model.cost.priced import priced
+from model.mappings.mapping import Mapping
 from tests.tiny_cnn import save, six_layers
 
 LINES = """# of mine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dse.calibrate.boards import Board, boards, doubtful, names, twins, types
-from model.platform import Platform
+from model.cluster.platform import Platform
 
 TEXT = """# four hosts
 a, slots=0-1, gpu=V (CUDA)

@@ -25,12 +25,12 @@ from dse.calibrate.command import AMID, FIRST_LOOK, SAMPLES
 from dse.calibrate.design import IN_PARTS, WHOLE
 from dse.calibrate.samples import RUN, opened
 from dse.calibrate.turns import TURNS, settled
-from model import coefficients
-from model import priced as prices
-from model.load import load
-from model.mapping import Mapping
-from model.platform import Platform
-from model.samples import Run, Sample
+from model.cluster import coefficients
+from model.cluster.platform import Platform
+from model.cost import priced as prices
+from model.cost.samples import Run, Sample
+from model.mappings.mapping import Mapping
+from model.network.load import load
 from tests.command import PROGRAM, done, dse, files
 from tests.tiny_cnn import network, node, save, six_layers
 

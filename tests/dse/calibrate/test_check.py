@@ -12,9 +12,9 @@ from dse.calibrate.command import Lab
 from dse.calibrate.measure import Job
 from dse.calibrate.samples import opened
 from dse.inputs import read_cnn
-from model.link_fit import ALIKE_BYTES, WayTimes
-from model.platform import Platform
-from model.samples import Run
+from model.cluster.platform import Platform
+from model.cost.samples import Run
+from model.fit.links import ALIKE_BYTES, WayTimes
 from runtime.errors import CleaveError
 from tests.dse.calibrate.test_command import looked, unused
 from tests.tiny_cnn import save, six_layers

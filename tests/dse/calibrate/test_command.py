@@ -14,8 +14,8 @@ from dse.calibrate.measure import LEAST, Job
 from dse.calibrate.refused import check_adjustable, check_measured_by
 from dse.calibrate.samples import opened
 from dse.inputs import read_cnn
-from model.platform import Platform
-from model.samples import Run
+from model.cluster.platform import Platform
+from model.cost.samples import Run
 from runtime.errors import CleaveError
 from tests.tiny_cnn import platform, save, six_layers
 

@@ -13,11 +13,11 @@ import pytest
 from codegen.zoo import cached
 from dse.calibrate.command import FEWEST, affordable
 from dse.calibrate.design import CUTS, WHOLE, Design, designs, in_parts, probes, stretches
-from model import boxes
-from model.graph import Graph
-from model.load import load
-from model.planning import plan
-from model.samples import Run
+from model.cost.samples import Run
+from model.mappings.planning import plan
+from model.network import boxes
+from model.network.graph import Graph
+from model.network.load import load
 from tests.tiny_cnn import assert_same, branches, frame, graph_of, platform, run_plan, run_whole, runs, six_layers
 
 MODELS = {"branches": branches(), "six": six_layers()}

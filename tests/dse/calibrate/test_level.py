@@ -7,7 +7,7 @@ import pytest
 from dse.calibrate.command import FIRST_LOOK
 from dse.calibrate.design import WHOLE
 from dse.calibrate.level import AROUND_S, levelled
-from model.samples import SEGMENT, Footing, PartOf, Run, Sample
+from model.cost.samples import SEGMENT, Footing, PartOf, Run, Sample
 
 ALIKE = {"a_cpu0": ("a", "cpu"), "b_cpu0": ("a", "cpu"), "c_cpu0": ("c", "cpu"), "a_gpu0": ("a", "gpu")}
 

@@ -13,9 +13,10 @@ import pytest
 from codegen.probes import AFTER, BEFORE
 from dse.calibrate.link_keys import host_keys, unit_fields
 from dse.calibrate.links import LARGE, LATE_BYTES, MOST_S, SMALL, LinkBundle, link_bundles, read
-from dse.cli_access import Access, connected
+from dse.cli.access import Access, connected
 from dse.show_calibrated import link_rows
-from model.link_costs import (
+from model.cluster.platform import Platform
+from model.fit.link_costs import (
     BOTH,
     BURST,
     FASTEST_BYTES_PER_S,
@@ -28,13 +29,12 @@ from model.link_costs import (
     LinkSample,
     Overheads,
 )
-from model.link_costs import Path as Way
-from model.link_fit import fit
-from model.mapping import Mapping
-from model.platform import Platform
-from model.simulated import simulated
-from model.simulation import ENTER, SEND
-from model.ticks import TICK_S
+from model.fit.link_costs import Path as Way
+from model.fit.links import fit
+from model.mappings.mapping import Mapping
+from model.simulator.simulated import simulated
+from model.simulator.simulation import ENTER, SEND
+from model.simulator.ticks import TICK_S
 from runtime.launch import run
 from runtime.plan import Plan, Recv
 from runtime.plan import Send as SendStep

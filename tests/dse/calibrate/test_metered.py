@@ -13,18 +13,19 @@ import pytest
 
 from dse.calibrate.command import SAMPLES
 from dse.calibrate.samples import opened
-from model import coefficients, layer_kinds
-from model.coefficients import UnitCost
-from model.fit_energy import metered
-from model.load import load
-from model.mapping import Mapping
-from model.platform import Platform
-from model.priced import priced
-from model.samples import SEGMENT, Arrival, Footing, PartOf, Run, Sample
-from model.segment_time import Network
+from model.cluster import coefficients
+from model.cluster.coefficients import UnitCost
+from model.cluster.platform import Platform
+from model.cost.priced import priced
+from model.cost.samples import SEGMENT, Arrival, Footing, PartOf, Run, Sample
+from model.cost.segment_time import Network
+from model.fit.energy import metered
+from model.mappings.mapping import Mapping
+from model.network import layer_kinds
+from model.network.load import load
 from tests.command import done
 from tests.dse.calibrate.test_calibrate import furnished
-from tests.model.test_fitting import DECLARED
+from tests.model.fit.test_fitting import DECLARED
 from tests.tiny_cnn import graph_of, six_layers
 
 WATTS = 5.0

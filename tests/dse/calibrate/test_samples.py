@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.calibrate.samples import Store, opened
-from model.samples import SEGMENT, Footing, PartOf, Run, Sample, means_s
+from model.cost.samples import SEGMENT, Footing, PartOf, Run, Sample, means_s
 from runtime.errors import CleaveError
 from runtime.steady import steady_s
 from runtime.trace import Memory

@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 
 from dse.calibrate.turns import apart, doubtful, settled
-from model.samples import Run
+from model.cost.samples import Run
 
 
 def turn(time_s: float, period_s: float | None = None) -> Run:

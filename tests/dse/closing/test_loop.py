@@ -16,9 +16,9 @@ from dse.closing.loop import Closed, Closing, Limits, Space
 from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn, read_cnn
 from dse.search import Front, Settings, search
-from model.mapping import Mapping
-from model.platform import Platform
-from model.priced import priced
+from model.cluster.platform import Platform
+from model.cost.priced import priced
+from model.mappings.mapping import Mapping
 from runtime.deploy.target import DeployError
 from runtime.errors import CleaveError
 from tests.tiny_cnn import branches, platform, save

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dse.evaluation import OBJECTIVES
-from model import coefficients
+from model.cluster import coefficients
 from runtime.errors import CleaveError
 from tests.command import PROGRAM, done, dse, files
 from tests.tiny_cnn import branches, save

@@ -8,7 +8,7 @@ import paramiko
 import pytest
 
 from dse.testbed import access, host, state
-from model.platform import Platform
+from model.cluster.platform import Platform
 from tests.dse.testbed.boxes import BOX, FAST, SLOW
 
 ACCOUNTS = (

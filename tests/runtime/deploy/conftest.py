@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from codegen.bundle import source, write_bundle
-from model.load import load
-from model.mapping import Mapping
-from model.platform import Platform
+from model.cluster.platform import Platform
+from model.mappings.mapping import Mapping
+from model.network.load import load
 from tests.runtime.deploy.sshd import Server, standing
 from tests.tiny_cnn import network, node, save, weight
 

@@ -11,11 +11,11 @@ import numpy as np
 from onnx import ModelProto
 
 from dse.chromosomes import Chromosome, chromosome
-from model.arrays import arrays, edges
-from model.costs import GAIN, KEPT, VECTOR, WATTS, CostArrays, costs, in_vectors, whole_s
-from model.graph import Graph
-from model.platform import Platform
-from model.relayout import NONE
+from model.cluster.platform import Platform
+from model.cost.costs import GAIN, KEPT, VECTOR, WATTS, CostArrays, costs, in_vectors, whole_s
+from model.mappings.arrays import arrays, edges
+from model.network.graph import Graph
+from model.network.relayout import NONE
 from tests.tiny_cnn import graph_of, network, node, weight
 
 CHANNELS = 4

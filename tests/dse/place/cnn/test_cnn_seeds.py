@@ -17,8 +17,8 @@ from dse.inputs import Cnn
 from dse.place.cnn.bounds import bounds
 from dse.place.cnn.seeds import seeds
 from dse.search import Settings, search
-from model.graph import Graph
-from model.mapping import Mapping
+from model.mappings.mapping import Mapping
+from model.network.graph import Graph
 from tests.dse.place.cnn.drawn import drawn, genes
 from tests.tiny_cnn import branches, examples, graph_of, platform, six_layers
 

@@ -1,0 +1,208 @@
+"""``dse run``: the search, its progress bar, and what comes of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from codegen.render import PYTHON, TARGETS
+from dse import run as job
+from dse import show
+from dse.chromosomes import KINDS, SHARES
+from dse.cli.access import Running, placed, unfit
+from dse.cli.group import grouped
+from dse.cli.options import (
+    CALIBRATED,
+    DryRunOption,
+    ForceOption,
+    JsonOption,
+    ModelOption,
+    Network,
+    PlatformOption,
+    SeedOption,
+    TargetOption,
+    TimeoutOption,
+    aside,
+    console,
+    finite,
+    one_of,
+    print_json,
+    read_platform,
+    tell_dry,
+)
+from dse.cli.progress import searching
+from dse.closing.loop import Limits
+from dse.evaluation import BOTH, EVALUATORS, OBJECTIVES
+from dse.ready import HERE
+from dse.search import Settings
+from model.cluster.platform import Platform
+from runtime.errors import CleaveError
+from runtime.launch import Mpirun
+
+
+@dataclass(frozen=True)
+class Way:
+    """Which mappings are looked at, as options say it."""
+
+    chromosome: Annotated[str, typer.Option(help=f"One of {', '.join(KINDS)}")] = "hybrid"
+    splits: Annotated[
+        int | None, typer.Option(min=1, help="Most parts of a layer, hybrid only [2]", show_default=False)
+    ] = None
+    shares: Annotated[str, typer.Option(help=f"Sizes of the parts: {', '.join(SHARES)}")] = "equal"
+    reader: Annotated[str | None, typer.Option(help="Device that frames come in at, e.g. the camera's")] = None
+    writer: Annotated[str | None, typer.Option(help="Device that hands out the results")] = None
+
+    def coding(self, cluster: Platform) -> job.Coding:
+        """``CleaveError`` for options that cannot be."""
+        kind, shares = one_of("--chromosome", self.chromosome, KINDS), one_of("--shares", self.shares, SHARES)
+        if self.splits is not None and kind != "hybrid":
+            raise CleaveError(f"--splits says nothing with --chromosome {kind}; leave it out")
+        if shares != SHARES[0] and kind == "vertical":
+            raise CleaveError("--shares says nothing with --chromosome vertical: no layer has parts; leave it out")
+        return job.Coding(kind, splits_of(self.splits, cluster), shares, self.reader, self.writer)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What is minimised, and how long, as options say it."""
+
+    objectives: Annotated[
+        str, typer.Option(help="What to minimise, two or more of latency, energy, memory, period")
+    ] = "latency,energy,memory"
+    population: Annotated[int, typer.Option(min=4, help="Mappings in a generation")] = 1000
+    generations: Annotated[int, typer.Option(min=1, help="Rounds of the search")] = 100
+    seed: SeedOption = 0
+    evaluator: Annotated[
+        str, typer.Option(help=f"Who scores: {', '.join(EVALUATORS)} (search by the first, its front by the second)")
+    ] = BOTH
+
+    exact_seeds: Annotated[
+        bool, typer.Option("--exact-seeds/--no-exact-seeds", help="Begin with the best chains of whole layers, too")
+    ] = True
+
+    @property
+    def settings(self) -> Settings:
+        """``CleaveError`` for options that cannot be."""
+        evaluator = one_of("--evaluator", self.evaluator, EVALUATORS)
+        return Settings(
+            self.population,
+            self.generations,
+            self.seed,
+            _objectives(self.objectives),
+            evaluator=evaluator,
+            exact_seeds=self.exact_seeds,
+        )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is measured on the cluster, as options say it."""
+
+    measure: Annotated[
+        int | None, typer.Option(min=1, help="Measure so many mappings, and search on with what they teach")
+    ] = None
+    measure_budget: Annotated[
+        float | None,
+        typer.Option(min=0, callback=finite, metavar="SECONDS", help="Begin no more of them after this time"),
+    ] = None
+    timeout: TimeoutOption = 600.0
+
+    def measuring(self, cluster: Platform, access: Running, target: str) -> job.Measuring | None:
+        """``CleaveError`` for options that cannot be, and where nothing can run here though hosts are here."""
+        if self.measure is None:
+            if self.measure_budget is not None:
+                raise CleaveError("--measure-budget says how long is measured: add --measure N")
+            for option in access.given:
+                raise CleaveError(f"{option} says how hosts are reached to measure there: add --measure N")
+            return None
+        here = [host.address in HERE for host in cluster.hosts]
+        if any(here):
+            Mpirun.find()
+        if target != PYTHON and not all(here):
+            raise CleaveError(f"--measure: no programs in {target} are brought to hosts so far; leave --target out")
+        place = partial(placed, cluster, access)
+        return job.Measuring(Limits(self.measure, self.measure_budget), place, self.timeout)
+
+
+@grouped
+def run(
+    network: Network,
+    platform: PlatformOption,
+    *,
+    out: Annotated[Path | None, typer.Option("--out", help="Result folder [runs/CNN-PLATFORM]")] = None,
+    way: Way,
+    effort: Effort,
+    measured: Measured,
+    access: Running,
+    model: ModelOption = CALIBRATED,
+    target: TargetOption = PYTHON,
+    check: Annotated[bool, typer.Option("--verify/--no-verify", help="Run every bundle here and compare")] = True,
+    force: ForceOption = False,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the best mappings; generate, run and check their programs."""
+    settings = effort.settings
+    one_of("--target", target, TARGETS)
+    loaded, cluster = network.read(), read_platform(platform, model)
+    out = out or Path("runs") / f"{loaded.graph.name}-{cluster.name}"
+    coding = way.coding(cluster)
+    job.check_place(out, force)
+    job.check_target(cluster, target)
+    measuring = measured.measuring(cluster, access, target)
+    if check:
+        job.check_runs(target)
+    encoding, _ = job.prepare(loaded, cluster, coding)
+    say = aside(as_json)
+    show.announce(say, loaded.graph, cluster, coding, settings)
+    if dry_run:
+        tell_dry(
+            as_json, f"{encoding.n_genes} genes; would write {out}", genes=encoding.n_genes, would_write=[str(out)]
+        )
+        return
+    if measuring:
+        for sentence in unfit(say, cluster, access):
+            show.line(say, f"cannot be measured on: {sentence}")
+    with searching(say, settings) as (step, tell):
+        outcome = job.run(
+            loaded,
+            cluster,
+            coding,
+            settings,
+            out,
+            target=target,
+            force=force,
+            check=check,
+            measuring=measuring,
+            timeout_s=measured.timeout,
+            progress=step,
+            say=tell,
+        )
+    if as_json:
+        print_json(json.loads((out / "summary.json").read_text()))
+    else:
+        show.outcome(console, outcome, cluster, settings.generations, out)
+    nothing = outcome.closed is not None and bool(outcome.closed.attempts) and not outcome.closed.measured
+    raise typer.Exit(0 if outcome.passed and not nothing else 1)
+
+
+def splits_of(asked: int | None, cluster: Platform) -> int:
+    """How many parts a layer may have: so many as are asked for, else two. ``CleaveError`` with too few devices."""
+    devices = len(cluster.devices)
+    if asked is not None and asked > devices:
+        raise CleaveError(f"--splits {asked}: each part needs a device of its own; '{cluster.name}' has {devices}")
+    return asked or min(2, devices)
+
+
+def _objectives(text: str) -> tuple[str, ...]:
+    known = {name.split("_")[0]: name for name in OBJECTIVES}
+    names = [word.strip() for word in text.split(",")]
+    unknown = [name for name in names if name not in known]
+    if unknown or len(set(names)) < len(names) or len(names) < 2:
+        raise CleaveError(f"--objectives {text}: name two or more of {', '.join(known)}, each once")
+    return tuple(known[name] for name in names)

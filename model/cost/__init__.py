@@ -1,0 +1,1 @@
+"""What mappings cost: seconds, joules and bytes of segments and messages, by the analytical model."""

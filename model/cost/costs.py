@@ -1,0 +1,290 @@
+"""What things cost on a platform: coefficients and links as the arrays that pricing runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model.cluster import coefficients
+from model.cluster.platform import Device, Platform
+from model.cost import edge_costs, layer_costs
+from model.cost.edges import Edge, edges_of
+from model.cost.links import away, eager, links, own_rate
+from model.mappings.arrays import Floats, GraphArrays, Ints, edges
+from model.network import boxes, relayout
+from model.network.graph import Graph
+from model.network.signature import signatures
+from runtime.errors import CleaveError
+
+WHOLE, SPLIT, WATTS, HOLD, HOLD_PART, REBUILT, OWN, VECTOR = 0, 1, *(2 * boxes.KINDS + k for k in range(1, 7))
+"""Columns of ``CostArrays.work``."""
+GAIN, KEPT, JOIN = 0, 1, 2
+"""Columns of ``CostArrays.beside``."""
+PART, MOST, AFTER = 0, 1, 2
+"""Columns of ``CostArrays.rested`` and ``cold``, AFTER of the latter only; the first one is of ``busy``, too."""
+UNKNOWN = 0.0
+"""In place of the part of its time in which a processor is at what it computes."""
+ROUNDING = 1e-9
+"""By which sums in another order may differ, relative."""
+ACTIVE, BUFFER, RANK, SESSION, TWICE, PASS = range(6)
+"""Columns of ``CostArrays.memory``."""
+
+
+class CostArrays(NamedTuple):
+    """What things cost. ``T`` tasks, ``D`` devices, ``P`` memory pools.
+
+    work: (T, D, 7 + 2 * KINDS) of a task by itself: seconds of the WHOLE; from SPLIT on, for each kind of split, the
+          fixed part of a shard's seconds and the part that goes with its share; WATTS meanwhile, on top of
+          ``idle_w``; resident bytes that it HOLDs a byte of weights, and that a part of it does; 1 where weights are
+          REBUILT before use; bytes of each shard's OWN; channels that are computed at a time, a VECTOR, so that the
+          last ones of a shard take as long as that (``vectors.filled``)
+    beside: (E, D, 2 + KINDS) seconds of an edge: that it saves (GAIN) where the same segment made what it brings, and
+            more (KEPT) where it has ``origin``, too; from JOIN on, for each kind of split, of putting parts
+            together where it was made in parts; (0, …): none anywhere
+    origin: (E,) task, ``relayout.NONE`` where no layout is kept; kept_ptr: (T + 1,) and kept_task: the tasks that read
+            edges with an origin, by that
+    cut_bytes, kept_bytes: (T, KINDS) weights that a kind of split divides among the shards, and that each has whole
+    bandwidth, latency: (D, D) bytes/s and seconds; rate: (D, D) bytes/s at which a message leaves
+    leave, enter: (D, D) which link a message occupies on the sender's and the receiver's side, enter -1 where that is
+                  the same one, which it occupies once; links: how many
+    send, receive: (D, 2) seconds of a device for a message, and for a byte of it
+    wake: (D, 2) seconds by which a segment takes longer that waits for messages, and for a byte of these, which are in
+          ``receive``, too
+    rested: (D, 2) what a segment that has waited takes less: a PART of its seconds, so many at MOST
+    busy: (D, 3) in which a device's processor is at it: the PART of the seconds that computing takes which has not
+          waited, or ``UNKNOWN``: of all that it takes; seconds more of a segment that waits for messages, and for a
+          byte of these
+    cold: (D, 3) in which a processor is longer at a segment, if its device has not computed for long until then: a PART
+          of what it is at it anyway, so many seconds at MOST; AFTER so many seconds it is half of that
+    gap: (D,) seconds of a device's link for a message
+    overlap: (D,) of the receiver, see ``model.cost.lag``
+    turn: (D, 2) seconds of a device for a frame of a stream besides segments and messages, and for each message of it
+    crowded: (D,) seconds of a device for a byte of weights, while others of its ``memory_of`` read theirs
+    memory_of: (D,) number of the memory that a device reads: pools of one machine are in one
+    attend: (D, D) seconds of a device for a byte while it leaves; take: (D, D) those of the receiver, if it computes,
+            while it comes; stages: how many tasks a message has in ``model.simulator.simulation``, one less where all
+            these are 0
+    eager: (D, D) bytes of the largest message that leaves before its receiver is ready for it
+    memory: (D, 6) resident bytes a byte of ACTIVE tensors and of a BUFFER, bytes of a RANK and of each SESSION, and a
+            byte of the weights that are there TWICE while sessions are opened, and of what segments PASS on
+    communication_w: (D,); idle_w: (D,) watts of a device's host all the time, 0 unless a meter told; send_j: (D, D)
+            joules of a device for a byte to another host; receive_j: (D, D) those of the receiver
+    pool: (D,); capacity: (P,) bytes, inf where not stated
+    """
+
+    work: Floats
+    beside: Floats
+    origin: Ints
+    kept_ptr: Ints
+    kept_task: Ints
+    cut_bytes: Floats
+    kept_bytes: Floats
+    bandwidth: Floats
+    latency: Floats
+    rate: Floats
+    leave: NDArray[np.int32]
+    enter: NDArray[np.int32]
+    links: int
+    send: Floats
+    receive: Floats
+    wake: Floats
+    rested: Floats
+    busy: Floats
+    cold: Floats
+    gap: Floats
+    overlap: Floats
+    turn: Floats
+    crowded: Floats
+    memory_of: NDArray[np.int32]
+    attend: Floats
+    take: Floats
+    stages: int
+    eager: Floats
+    memory: Floats
+    communication_w: Floats
+    idle_w: Floats
+    send_j: Floats
+    receive_j: Floats
+    pool: NDArray[np.int32]
+    capacity: Floats
+
+
+def whole_s(c: CostArrays) -> Floats:
+    """(T, D) seconds of whole tasks."""
+    return c.work[..., WHOLE]
+
+
+def in_vectors(g: GraphArrays, c: CostArrays) -> GraphArrays:
+    """A graph that is cut between vectors of channels alone: within one a cut makes two parts of what took as long."""
+    vector = np.maximum(c.work[..., VECTOR].max(axis=1), 1).astype(g.grain.dtype)
+    grain = g.grain.copy()
+    grain[:, boxes.CHANNELS] = np.gcd(g.size[:, boxes.CHANNELS], np.lcm(grain[:, boxes.CHANNELS], vector))
+    return g._replace(grain=grain)
+
+
+def never_tired(c: CostArrays) -> CostArrays:
+    """Of devices that save all the time as much as they do after a rest: no mapping takes less on the real ones, and no
+    processor is at it for less, however that is rounded."""
+    left = 1 - c.rested[:, PART, None]
+    work = c.work.copy()
+    work[..., :WATTS] *= left
+    busy = np.column_stack([c.busy[:, PART] / left[:, 0] * (1 - ROUNDING), c.busy[:, 1:]])
+    beside, crowded = c.beside * left, c.crowded * left[:, 0]
+    return c._replace(work=work, beside=beside, crowded=crowded, rested=np.zeros_like(c.rested), busy=busy)
+
+
+def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
+    """Cost arrays of a graph on a platform. ``CleaveError`` when a device's coefficients are missing."""
+    cut, kept = weights(graph, g)
+    units = [_unit(platform, d) for d in range(len(platform.devices))]
+    leave, enter, names = links(platform)
+    measured = any(unit.kernels or unit.gains for unit in units)
+    signed = signatures(graph) if measured else ("",) * len(graph.layers)
+    found = edges_of(graph, signed)
+    work, beside = _seconds(graph, g, signed, found, [*zip(platform.devices, units, strict=True)])
+    origin, kept_ptr, kept_task = _origins(g, found)
+    slowdown = np.array([[device.slowdown] for device in platform.devices])
+    work[..., :WATTS] *= slowdown
+    return CostArrays(
+        work=work,
+        beside=beside * slowdown,
+        origin=origin,
+        kept_ptr=kept_ptr,
+        kept_task=kept_task,
+        cut_bytes=cut,
+        kept_bytes=kept,
+        bandwidth=platform.bandwidth(),
+        latency=platform.latency(),
+        rate=own_rate(platform),
+        leave=leave,
+        enter=enter,
+        links=len(names),
+        send=np.array([[u.send_s, u.send_s_per_byte] for u in units]),
+        receive=np.array([_receive(u) for u in units]),
+        wake=np.array([[u.wake_s, u.wake_s_per_byte] for u in units]),
+        rested=np.array([[u.rested_part, u.rested_s] for u in units]),
+        busy=np.array([_busy(u) for u in units]),
+        cold=np.array([[u.cold_part, u.cold_s, u.cold_wait_s] for u in units]),
+        gap=np.array([u.gap_s for u in units]),
+        overlap=np.array([u.overlap for u in units]),
+        turn=np.array([[u.turn_s, u.turn_per_message_s] for u in units]),
+        crowded=np.array([u.crowded_s_per_byte for u in units]) * slowdown[:, 0],
+        memory_of=np.array([*platform.memories.values()], dtype=np.int32),
+        attend=(attend := away(platform, [u.attend_s_per_byte for u in units])),
+        take=(take := away(platform, [u.take_s_per_byte for u in units]).T),
+        stages=4 if attend.any() or take.any() else 3,
+        eager=eager(platform),
+        memory=np.array([_memory(u) for u in units]),
+        communication_w=np.array([_communication_w(d, u) for d, u in zip(platform.devices, units, strict=True)]),
+        idle_w=np.array([u.idle_w or 0.0 for u in units]),
+        send_j=away(platform, [u.send_j_per_byte for u in units]),
+        receive_j=away(platform, [u.receive_j_per_byte for u in units]).T,
+        pool=np.array([d.pool for d in platform.devices], dtype=np.int32),
+        capacity=np.array([p.capacity_bytes or np.inf for p in platform.pools], dtype=np.float64),
+    )
+
+
+def _communication_w(device: Device, unit: coefficients.UnitCost) -> float:
+    """A meter tells what time costs, and bytes; else it is declared."""
+    if unit.idle_w is not None:
+        return 0.0
+    return unit.communication_w if device.power_w is None else device.power_w
+
+
+def _busy(unit: coefficients.UnitCost) -> list[float]:
+    if unit.busy_part is None:
+        return [UNKNOWN, unit.wake_s, unit.wake_s_per_byte]
+    return [unit.busy_part, unit.wake_busy_s, 0.0]
+
+
+def _receive(unit: coefficients.UnitCost) -> list[float]:
+    """Seconds between the end of a message's way and what is computed with it."""
+    return [
+        unit.receive_s + unit.late_s,
+        unit.receive_s_per_byte + unit.late_s_per_byte + unit.wake_s_per_byte,
+    ]
+
+
+def _memory(unit: coefficients.UnitCost) -> list[float]:
+    return [
+        unit.memory_activations,
+        unit.memory_buffers,
+        unit.memory_bias_bytes,
+        unit.memory_segment_bytes,
+        unit.memory_opening,
+        unit.memory_passed,
+    ]
+
+
+def _unit(platform: Platform, device: int) -> coefficients.UnitCost:
+    d = platform.devices[device]
+    try:
+        return coefficients.load(d.coefficients).unit(d.unit)
+    except CleaveError as error:
+        raise CleaveError(f"device '{d.name}': {error}") from error
+
+
+def _seconds(
+    graph: Graph,
+    g: GraphArrays,
+    names: Sequence[str],
+    found: Sequence[Sequence[Edge]],
+    devices: Sequence[tuple[Device, coefficients.UnitCost]],
+) -> tuple[Floats, Floats]:
+    """``work`` and ``beside`` of ``CostArrays``, but for the slowdown of devices (Eq. 4.7, 4.10). Inputs and outputs of
+    the network take no time. names: signatures; found: ``edges_of``"""
+    counted = any(unit.gains or unit.gain_parts or unit.joins or unit.relayout_s_per_byte for _, unit in devices)
+    layers, numbers = slice(g.n_inputs, g.n_inputs + g.n_layers), [number for number, *_ in edges(g)]
+    work = np.zeros((len(g.size), len(devices), VECTOR + 1))
+    beside = np.zeros((len(g.edge_tensor) if counted else 0, len(devices), JOIN + boxes.KINDS))
+    known: dict[tuple[str, str, float], tuple[Floats, Floats]] = {}
+    for d, (device, unit) in enumerate(devices):
+        slower = _slower(device, unit)
+        key = device.coefficients, device.unit, slower
+        if key not in known:
+            alone = np.array(layer_costs.rows(graph, names, unit, slower))
+            sides = edge_costs.rows(graph, found, unit, slower, (alone[:, WHOLE] / slower).tolist()) if counted else []
+            known[key] = alone, np.reshape(sides, (-1, beside.shape[-1]))
+        work[layers, d] = known[key][0]
+        if counted:
+            beside[numbers, d] = known[key][1]
+        if device.power_w is not None and unit.idle_w is None:
+            work[layers, d, WATTS] = device.power_w
+    return work, beside
+
+
+def _origins(g: GraphArrays, found: Sequence[Sequence[Edge]]) -> tuple[Ints, Ints, Ints]:
+    """``origin``, ``kept_ptr`` and ``kept_task`` of ``CostArrays``. found: ``edges_of``"""
+    origin = np.full(len(g.edge_tensor), relayout.NONE, dtype=np.int32)
+    for (number, *_), edge in zip(edges(g), chain(*found), strict=True):
+        origin[number] = g.n_inputs + edge.origin if edge.origin != relayout.NONE else edge.origin
+    kept = np.flatnonzero(origin != relayout.NONE)
+    kept = kept[np.argsort(origin[kept], kind="stable")]
+    tasks = np.arange(len(g.size) + 1)
+    readers = np.repeat(tasks[:-1], np.diff(g.edge_ptr))[kept]
+    return origin, np.searchsorted(origin[kept], tasks).astype(np.int32), readers.astype(np.int32)
+
+
+def _slower(device: Device, unit: coefficients.UnitCost) -> float:
+    """How many times fewer threads a device has than the figures hold for."""
+    return max(1.0, unit.threads / device.threads) if device.unit == "cpu" else 1.0
+
+
+def weights(graph: Graph, g: GraphArrays) -> tuple[Floats, Floats]:
+    """(T, KINDS) bytes of constants that a kind of split divides, and of those that every shard keeps whole."""
+    cut, kept = _side_by_side(2, *g.size.shape)
+    for layer in graph.layers:
+        for kind in range(boxes.KINDS):
+            for name, need in boxes.constants(graph, layer, kind).items():
+                row = kept if need.axis < 0 else cut
+                row[g.n_inputs + layer.index, kind] += graph.tensors[name].size_bytes
+    return cut, kept
+
+
+def _side_by_side(count: int, rows: int, columns: int) -> NDArray[np.float64]:
+    """So many tables of zeros whose equal places share a line of the cache: they are read together."""
+    return np.moveaxis(np.zeros((rows, columns, count)), -1, 0)

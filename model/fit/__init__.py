@@ -1,0 +1,1 @@
+"""From what a calibration measured to coefficients."""

@@ -1,0 +1,311 @@
+"""From runs on several devices to what messages cost a rank that waits for them, besides what they cost alone.
+
+A rank that waits polls briefly and then sleeps (``runtime.communicator.wait``), so it notices a message after it has
+come; and what it computes then takes longer than it would if the rank had computed all the time: its caches are cold,
+its processor has slept. Or it takes less, where the processor has a share left over from its rest, or is a cooler one:
+a part of the time, up to some seconds. What it computes while a message of its own leaves for another host takes
+longer, too: kernel and MPI take the processor. So does what others read the same memory for
+meanwhile (``model.cost.crowding``). All are fitted apart from computing, as seconds a message and seconds a byte; they
+are what is left between measured times and those that are predicted without them. A processor's pace differs from run
+to run by more than messages cost; it is fitted beside them. ``model.fit.stream`` goes on from here.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from model.cluster.coefficients import UnitCost
+from model.cost.crowding import crowded_bytes
+from model.cost.samples import Run, means_s, scatter_s
+from model.cost.segment_time import Clock, Network, unrested_s
+from model.fit.link_costs import LinkCosts
+from model.fit.links import one_way_s
+from model.fit.robust import FAR, LOST, loss, robust
+from model.fit.sharing import Wires
+from model.mappings.arrays import Floats
+from model.network.graph import Graph
+
+LEAST = 8
+"""Messages, or segments, from which something is told."""
+FAR_S = 2e-5
+"""What is further off than usual counts less; so far off is usual in any case."""
+COSTS = {
+    "wake_s": "waits",
+    "wake_s_per_byte": "came_bytes",
+    "attend_s_per_byte": "leaving_bytes",
+    "crowded_s_per_byte": "crowded_bytes",
+}
+"""What messages cost, and what of ``Longer`` that goes by."""
+SCALE = np.array([1.0, 1e-9, 1e-9, 1e-9])
+"""Near what is usual of each."""
+PACE, OFF = 0.03, 0.05
+"""A processor is at one time so much faster than at another; so far are long segments off in any case."""
+KNEES = (0.0, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 16e-3)
+"""Seconds of a segment from which on rest saves no more, or cold caches cost no more. The least of these is taken that
+leaves only ``LITTLE`` more off than the best does: 0 where that explains little."""
+IDLE = (0.0, 2.5e-4, 1e-3, 4e-3, 16e-3)
+"""Seconds of a wait after which caches are half as cold as after a long one. The least is taken, as of ``KNEES``; 0:
+all are alike."""
+LITTLE = 0.03
+SAVED = 0.95
+"""Of a segment's time, rest saves less than this part."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Fields of ``coefficients.UnitCost``."""
+
+    late_s: float = 0.0
+    late_s_per_byte: float = 0.0
+    wake_s: float = 0.0
+    wake_s_per_byte: float = 0.0
+    attend_s_per_byte: float = 0.0
+    take_s_per_byte: float = 0.0
+    turn_per_message_s: float = 0.0
+    rested_part: float = 0.0
+    rested_s: float = 0.0
+    wake_busy_s: float = 0.0
+    cold_part: float = 0.0
+    cold_s: float = 0.0
+    cold_wait_s: float = 0.0
+    crowded_s_per_byte: float = 0.0
+
+    def rest_saves(self, time_s: float) -> float:
+        """Seconds, of a segment that began rested and took so long."""
+        return unrested_s(time_s, self.rested_part, self.rested_s) - time_s
+
+
+def fit_waiting(
+    runs: Sequence[Run],
+    networks: Mapping[str, Network],
+    units: Mapping[str, UnitCost],
+    wires: Wires,
+    types: Mapping[str, str],
+) -> dict[str, Waiting]:
+    """By type of device, but for what only streams tell.
+
+    units: device → what it computes at; types: device → its type, as the links of ``wires`` have them
+    """
+    late = by_type(_late(runs, wires.links, types), types)
+    longer = by_type(_longer([(run, run) for run in runs], networks, units, wires, begin_rested), types)
+    busier = by_type(_longer(_of_processors(runs, units), networks, units, wires, begin_cold), types)
+    parts = {types[device]: unit.busy_part or 0.0 for device, unit in units.items()}
+    return {
+        name: Waiting(**_lateness(late[name]) | _more(longer[name]) | _busier(busier[name], parts[name]))
+        for name in dict.fromkeys(types.values())
+    }
+
+
+class Late(NamedTuple):
+    """A message: 1, its bytes, and by how much it is late."""
+
+    one: float
+    size_bytes: float
+    late_s: float
+
+
+class Longer(NamedTuple):
+    """A segment.
+
+    run: its number; alone_s: what it takes alone; begins: whether it begins in the way that is asked for; idle_s: how
+    long its device waits before each that does; waits, came_bytes: whether it waits for messages, and bytes of these;
+    leaving_bytes: that leave while it is computed; crowded_bytes: of weights beside which others are read; error_s: how
+    well it is known; time_s: what it takes
+    """
+
+    run: float
+    alone_s: float
+    begins: float
+    idle_s: float
+    waits: float
+    came_bytes: float
+    leaving_bytes: float
+    crowded_bytes: float
+    error_s: float
+    time_s: float
+
+
+class Fitted(NamedTuple):
+    """What segments take longer by what ``Longer`` has of their messages; by how they begin, ``part`` of the first
+    ``knee_s`` of what they take alone; ``wait_s``: after which wait it is half of that."""
+
+    wake_s: float
+    wake_s_per_byte: float
+    attend_s_per_byte: float
+    crowded_s_per_byte: float
+    part: float
+    knee_s: float
+    wait_s: float
+
+
+T = TypeVar("T")
+
+
+def by_type(rows: Sequence[tuple[str, T]], types: Mapping[str, str]) -> dict[str, list[T]]:
+    """What there is of each device, by its type."""
+    found = defaultdict[str, list[T]](list)
+    for device, row in rows:
+        found[types[device]].append(row)
+    return found
+
+
+def _late(runs: Sequence[Run], links: LinkCosts, types: Mapping[str, str]) -> list[tuple[str, Late]]:
+    """Messages, by who receives them. Those that nobody waits for are noticed when looked for."""
+    found = []
+    for message in (message for run in runs for message in run.arrivals):
+        alone_s = one_way_s(links, types, message.source, message.target, message.size_bytes)
+        late_s = 0.0 if message.took_s is None else message.took_s - alone_s
+        found.append((message.target, Late(1.0, message.size_bytes, late_s)))
+    return found
+
+
+def _longer(
+    runs: Sequence[tuple[Run, Run]],
+    networks: Mapping[str, Network],
+    units: Mapping[str, UnitCost],
+    wires: Wires,
+    begin: Callable[[Run, Graph], set[int]],
+) -> list[tuple[str, Longer]]:
+    """Segments, by device. runs: as they were, and with seconds of segments that are asked for; begin: which of these
+    begin in the way that is"""
+    found = []
+    for number, (was, run) in enumerate(runs):
+        network, sizes = networks[run.network], defaultdict[int, list[int]](list)
+        divided = network.divided(part for sample in run.samples for part in sample.parts)
+        for message in run.arrivals:
+            if message.sample is not None:
+                sizes[message.sample].append(message.size_bytes)
+        clocks = {name: Clock(network, units[name]) for name in {sample.device for sample in run.samples}}
+        leaving, crowded = wires.leaving(run), crowded_bytes(network.weights, run.samples, wires.memories)
+        begun, means = begin(run, network.graph), means_s(run.samples)
+        idle = idle_s(was, begun)
+        scatter = {name: scatter_s([s for s in run.samples if s.device == name]) for name in clocks}
+        for index, sample in enumerate(run.samples):
+            alone_s, come = clocks[sample.device].seconds(sample.parts, divided), sizes[index]
+            error_s = float(np.hypot(OFF * alone_s + FAR_S, np.sqrt(scatter[sample.device] * alone_s)))
+            row = Longer(
+                run=number,
+                alone_s=alone_s,
+                begins=index in begun,
+                idle_s=idle[sample.device],
+                waits=bool(come),
+                came_bytes=sum(come),
+                leaving_bytes=leaving[index],
+                crowded_bytes=crowded[index],
+                error_s=error_s,
+                time_s=float(means[index]),
+            )
+            found.append((sample.device, row))
+    return found
+
+
+def idle_s(run: Run, begun: set[int]) -> dict[str, float]:
+    """Seconds of a frame in which each device does not compute, for each segment of its that is among the ``begun``."""
+    busy, count = defaultdict[str, float](float), defaultdict[str, int](int)
+    for index, (sample, time_s) in enumerate(zip(run.samples, means_s(run.samples), strict=True)):
+        busy[sample.device] += time_s
+        count[sample.device] += index in begun
+    return {device: max(run.time_s - busy[device], 0.0) / max(count[device], 1) for device in busy}
+
+
+def _of_processors(runs: Sequence[Run], units: Mapping[str, UnitCost]) -> list[tuple[Run, Run]]:
+    """Runs that tell what processors were at, and the same as if these had never rested: segments take as long as they
+    do then."""
+    found = []
+    for run in runs:
+        parts = [units[sample.device].busy_part for sample in run.samples]
+        if run.busy_s and all(parts):
+            each = zip(run.samples, run.busy_s, parts, strict=True)
+            samples = tuple(replace(s, times_s=(busy_s / part,)) for s, busy_s, part in each if part)
+            found.append((run, replace(run, samples=samples)))
+    return found
+
+
+def begin_rested(run: Run, graph: Graph) -> set[int]:
+    """The segments that begin rested, as ``rest.begins_rested`` has it: which of the samples they are."""
+    first = {sample.device: index for index, sample in reversed(list(enumerate(run.samples)))}
+    last = graph.producer.get(graph.outputs[-1])
+    makers = [(part.start, sample.device) for sample in run.samples for part in sample.parts if part.layer == last]
+    ends = min(makers, default=(0, ""))[1]
+    waited = {message.sample for message in run.arrivals if message.sample is not None}
+    return waited | {index for device, index in first.items() if device != ends}
+
+
+def begin_cold(run: Run, graph: Graph) -> set[int]:
+    """The segments before which their device has not computed: all but the first of a device that ended the frame
+    before and waits for nothing."""
+    first = {sample.device: index for index, sample in reversed(list(enumerate(run.samples)))}
+    return begin_rested(run, graph) | set(range(len(run.samples))) - set(first.values())
+
+
+def _lateness(rows: Sequence[Late]) -> dict[str, float]:
+    """Seconds a message and seconds a byte by which messages are late, as fields of ``Waiting``; none where too few
+    were seen."""
+    if len(rows) < LEAST:
+        return {}
+    *of_message, late_s = np.array(rows, dtype=np.float64).T
+    x, _ = robust(np.column_stack(of_message) * SCALE[:2] / FAR_S, late_s / FAR_S)
+    return dict(zip(("late_s", "late_s_per_byte"), (SCALE[:2] * x).tolist(), strict=True))
+
+
+def _busier(rows: Sequence[Longer], part: float) -> dict[str, float]:
+    """For how much longer a processor is at segments, as fields of ``Waiting``, by rows of it alone: kernel and MPI
+    are at bytes elsewhere. part: of the time that computing takes, in which it is at it
+    """
+    by_segment = [row._replace(came_bytes=0.0, leaving_bytes=0.0) for row in rows]
+    if not (found := _fitted(by_segment, rests=False)):
+        return {}
+    cold_s = part * found.part * found.knee_s
+    names = ("wake_busy_s", "cold_part", "cold_s", "cold_wait_s")
+    return dict(zip(names, (part * found.wake_s, found.part, cold_s, found.wait_s), strict=True))
+
+
+def _more(rows: Sequence[Longer]) -> dict[str, float]:
+    """What segments take longer by messages that come, bytes that leave and weights that others read beside, and what
+    those save that have waited, as fields of ``Waiting``; none where too few were seen."""
+    if not (found := _fitted(rows, rests=True)):
+        return {}
+    messages = {name: value for name, value in found._asdict().items() if name in COSTS}
+    return messages | {"rested_part": found.part, "rested_s": found.part * found.knee_s}
+
+
+def _fitted(rows: Sequence[Longer], rests: bool) -> Fitted | None:
+    """By least squares; None where too few were seen. Beside them the pace of each run is fitted, near 1 by ``PACE``.
+
+    rests: whether segments take less by how they begin; else they take longer, and the longer their device waits
+    """
+    table = np.array(rows, dtype=np.float64).reshape(-1, len(Longer._fields))
+    of = dict(zip(Longer._fields, np.split(table, table.shape[1], axis=1), strict=True))
+    messages = np.hstack([of[name] for name in COSTS.values()])
+    if np.count_nonzero(messages.any(axis=1)) < LEAST:
+        return None
+    of_run = of["run"] == np.unique(of["run"])
+    runs, error = of_run.shape[1], of["error_s"]
+    values = np.concatenate([np.full(runs, 1 / PACE), (of["time_s"] / error)[:, 0]])
+
+    @cache
+    def fit(knee: float, wait: float) -> tuple[Floats, float, Floats]:
+        waited = of["idle_s"] / (of["idle_s"] + wait) if wait else 1.0
+        begin = (-1 if rests else 1) * np.minimum(of["alone_s"], knee) * of["begins"] * waited
+        seen = np.hstack([of_run * of["alone_s"], messages * SCALE, begin]) / error
+        lines = np.vstack([np.eye(runs, seen.shape[1]) / PACE, seen])
+        x, usual = robust(lines, values, runs, FAR, LOST)
+        return x, usual, lines @ x - values
+
+    _, scale, _ = fit(KNEES[0], IDLE[0])
+
+    def simplest(choices: Sequence[tuple[float, float]]) -> tuple[float, float]:
+        sound = {choice: fit(*choice)[-1] for choice in choices if not rests or fit(*choice)[0][-1] < SAVED}
+        lost = {choice: loss(np.append(off[:runs], off[runs:] / scale)) for choice, off in sound.items()}
+        return next(choice for choice, off in lost.items() if off <= (1 + LITTLE) * min(lost.values()))
+
+    knee, _ = simplest([(knee, IDLE[0]) for knee in KNEES])
+    knee, wait = simplest([(knee, wait) for wait in (IDLE[:1] if rests else IDLE)])
+    x, *_ = fit(knee, wait)
+    return Fitted._make([*(SCALE * x[runs:-1]).tolist(), float(x[-1]), knee, wait])

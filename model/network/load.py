@@ -1,0 +1,329 @@
+"""From an ONNX file to a ``Graph``: constants folded, no-ops gone, every shape known, or a clear refusal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
+
+from model.network import constants, contrib, fold, quantised, resizing, settled, shaping, unlike, wire
+from model.network.graph import Graph, Layer, Tensor, operator, opset_of, stamp_of, where_is
+from model.network.macs import macs
+from runtime.errors import CleaveError
+
+CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+OLDEST_OPSET = 7
+"""Before it, element-wise operators named the axis that they broadcast along; ONNX Runtime runs none of those."""
+INDEPENDENT = "does not depend on any input"
+
+
+def load(path: Path | str, shapes: Mapping[str, tuple[int, ...]] | None = None, folded: bool = False) -> Graph:
+    """Read a CNN.
+
+    shapes: sizes for inputs whose file shape is dynamic (or to be replaced), by input name
+    folded: let BatchNormalization and scale/shift chains fold into convolutions where that is exact
+    Raises ``CleaveError`` for what is no ONNX model, an unsupported operator, or a shape that is not known.
+    """
+    path = Path(path)
+    stamp = stamp_of(path)
+    try:
+        graph = _load(path, shapes or {}, folded)
+        return replace(graph, stamps={path: stamp} | {file: stamp_of(file) for file in sorted(graph.external)})
+    except BROKEN as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise CleaveError(f"{path}: is damaged, or says what no ONNX file may say ({reason})") from error
+
+
+BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError, AssertionError, OverflowError, StopIteration)
+"""What reading runs into where a file leaves out what the standard demands: attributes, names, types."""
+
+
+def _load(path: Path, shapes: Mapping[str, tuple[int, ...]], folded: bool) -> Graph:
+    whole = _read(path)
+    original, _ = constants.split(whole)
+    if folded:
+        shaping.check_folded(original, shapes, path)
+    model, weights = constants.split(fold.folded(path, original) if folded else whole)
+    _refuse(model, weights, path)
+    assumed = shaping.give(model, shapes, path)
+    infos = shaping.settle(model, weights, path)
+    _refuse_training(model, weights, path)
+    unlike.check(model.graph, weights, shaping.known(infos), path)
+    _drop_no_ops(model.graph)
+    constants.replace_nodes(model.graph, settled.without_twins(model.graph, weights))
+    _drop_dead(model.graph)
+    graph = _graph(path, original, model, weights, infos, folded)
+    _check_types(graph)
+    return replace(graph, assumed=assumed)
+
+
+def _read(path: Path) -> onnx.ModelProto:
+    if not path.is_file():
+        raise CleaveError(f"{path}: there is no such file; give an ONNX file or zoo:NAME")
+    try:
+        model = wire.scan(path)
+    except (DecodeError, ValueError, OSError) as error:
+        raise CleaveError(f"{path}: is no ONNX model ({error})") from error
+    if not model.graph.node or not model.opset_import:
+        raise CleaveError(f"{path}: is no ONNX model: it has no operators")
+    for part in (*model.graph.node, *model.opset_import):
+        if part.domain == "ai.onnx":  # ONNX's own, written out
+            part.domain = ""
+    contrib.name_as_onnx(model)
+    _check_external(model, path)
+    return model
+
+
+def _check_external(model: onnx.ModelProto, path: Path) -> None:
+    """External data must lie beside the file, inside its folder; or in the file, which may be a link to elsewhere."""
+    folder = path.parent.resolve()
+    for node in model.graph.node:
+        for held in node.attribute:
+            parts = (held.t, *held.tensors, held.sparse_tensor.values, held.sparse_tensor.indices)
+            if any(tensor.external_data for tensor in parts):
+                raise CleaveError(f"{where_is(node, path)}: its constant lies in another file; "
+                                  "save the model without convert_attribute")  # fmt: skip
+    for tensor in model.graph.initializer:
+        for entry in tensor.external_data:
+            if entry.key != "location" or entry.value == path.name:
+                continue
+            file = (folder / entry.value).resolve()
+            if not file.is_relative_to(folder):
+                raise CleaveError(f"{path}: weight '{tensor.name}' lies outside the model's folder: {entry.value}")
+            if not file.is_file():
+                raise CleaveError(f"{path}: the external data of weight '{tensor.name}' is missing: {entry.value}")
+
+
+def _refuse(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> None:
+    """Say at once everything about the file that cannot be cut."""
+    problems = [
+        f"{where_is(n, path)}: operator '{n.op_type}' is not supported (control flow)"
+        for n in model.graph.node
+        if n.op_type in CONTROL_FLOW
+    ]
+    problems += [
+        f"{where_is(n, path)}: {n.op_type} of ONNX Runtime's own cannot be cut; export it as ONNX's, which is for 16 "
+        f"bits from opset {contrib.MORE_TYPES} on"
+        for n in model.graph.node
+        if contrib.is_quantiser(n)
+    ]
+    opset = opset_of(model)
+    if 0 < opset < OLDEST_OPSET:
+        problems.append(f"{path}: opset {opset} is older than {OLDEST_OPSET}; convert it (onnx.version_converter)")
+    if model.functions:
+        names = ", ".join(sorted(f"'{f.name}'" for f in model.functions))
+        problems.append(f"{path}: model-local functions are not supported ({names}); inline them when exporting")
+    if model.graph.sparse_initializer:
+        problems.append(f"{path}: sparse weights are not supported; export them dense")
+    if not model.graph.input:
+        problems.append(f"{path}: the network has no input")
+    problems += [f"{path}: output '{o.name}' {INDEPENDENT}" for o in model.graph.output if o.name in weights]
+    problems.extend(_unordered(model.graph, set(weights), path))
+    if problems:
+        raise CleaveError(*problems[:10])
+
+
+def _refuse_training(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> None:
+    problems = [
+        f"{where_is(n, path)}: {n.op_type} {why}; export the network for inference"
+        for n in model.graph.node
+        if (why := _of_chance(n, weights))
+    ]
+    if problems:
+        raise CleaveError(*problems[:10])
+
+
+def _of_chance(node: onnx.NodeProto, weights: constants.Constants) -> str:
+    """Why two runs of a layer may differ, or one frame depends on the others; nothing where neither is so."""
+    if _trains(node, weights):
+        return "is in training mode"
+    return "draws other numbers each time" if node.op_type in constants.RANDOM else ""
+
+
+def _trains(node: onnx.NodeProto, weights: constants.Constants) -> bool:
+    """Whether a layer's answer depends on chance, or on all samples together."""
+    if node.op_type == "Dropout" and len(node.input) > 2 and node.input[2]:
+        mode = weights.get(node.input[2])
+        return mode is None or bool(numpy_helper.to_array(mode))
+    return node.op_type == "BatchNormalization" and any(a.name == "training_mode" and a.i for a in node.attribute)
+
+
+def _unordered(graph: onnx.GraphProto, known: set[str], path: Path) -> list[str]:
+    """Sentences about inputs of nodes that nothing before them makes."""
+    known = known | {i.name for i in graph.input} | {""}
+    problems = []
+    for node in graph.node:
+        missing = [name for name in node.input if name not in known]
+        problems += [f"{where_is(node, path)}: input '{n}' is made nowhere before it" for n in missing]
+        known.update(node.output)
+    return problems
+
+
+def _drop_no_ops(graph: onnx.GraphProto) -> None:
+    """Identity and Dropout (at inference) vanish, unless they make an output of the network."""
+    outputs = {o.name for o in graph.output}
+    used = Counter(name for node in graph.node for name in node.input)
+    alias: dict[str, str] = {}
+    kept = []
+    for node in graph.node:
+        for i, name in enumerate(node.input):
+            node.input[i] = alias.get(name, name)
+        mask_used = any(used[name] or name in outputs for name in node.output[1:])
+        if node.op_type in ("Identity", "Dropout") and node.output[0] not in outputs and not mask_used:
+            alias[node.output[0]] = node.input[0]
+        else:
+            kept.append(node)
+    constants.replace_nodes(graph, kept)
+
+
+def _drop_dead(graph: onnx.GraphProto) -> None:
+    """Nodes that no output of the network depends on go."""
+    needed = {o.name for o in graph.output}
+    kept = []
+    for node in reversed(graph.node):
+        if needed.intersection(node.output):
+            needed.update(node.input)
+            kept.append(node)
+    constants.replace_nodes(graph, reversed(kept))
+
+
+def _graph(
+    path: Path,
+    original: onnx.ModelProto,
+    model: onnx.ModelProto,
+    weights: constants.Constants,
+    infos: dict[str, ValueInfoProto],
+    folded: bool,
+) -> Graph:
+    nodes = list(model.graph.node)
+    if not nodes:
+        raise CleaveError(f"{path}: the network computes nothing from its inputs")
+    used = {name for node in nodes for name in node.input if name}
+    tensors = {name: _constant(weights[name]) for name in used if name in weights}
+    inputs = [i.name for i in model.graph.input if i.name in used]
+    names = inputs + [name for node in nodes for name in node.output if name]
+    tensors.update({t.name: t for t in _activations(names, infos, nodes, path)})
+    _check_outputs(model, tensors, weights, path)
+    _check_channels(nodes, tensors, path)
+    outputs = tuple(o.name for o in model.graph.output)
+    alone = [
+        Layer(i, name, operator(node), node, macs(node, tensors), ())
+        for i, (name, node) in enumerate(zip(_names(nodes), nodes, strict=True))
+    ]
+    layers = quantised.absorbed(alone, tensors, weights, outputs)
+    if not folded and (sentences := settled.refused(alone, layers, tensors, weights, outputs, path)):
+        raise CleaveError(*(f"{path}: {sentence}" for sentence in sentences[:10]))
+    resizing.check_steps(layers, tensors, path)
+    origins = fold.origins(original, _names(list(original.graph.node)), layers)
+    domains = {node.domain for node in nodes}
+    return Graph(
+        name=path.stem,
+        path=path,
+        layers=tuple(replace(layer, index=i, origins=origins[i]) for i, layer in enumerate(layers)),
+        tensors=tensors,
+        inputs=tuple(inputs),
+        outputs=outputs,
+        constants={name: weights[name] for name in used if name in weights},
+        ir_version=model.ir_version,
+        opsets=tuple((o.domain, o.version) for o in model.opset_import if o.domain in domains or not o.domain),
+    )
+
+
+def _constant(tensor: TensorProto) -> Tensor:
+    return Tensor(tensor.name, tuple(tensor.dims), _dtype(tensor.data_type))
+
+
+def _activations(
+    names: list[str], infos: dict[str, ValueInfoProto], nodes: list[onnx.NodeProto], path: Path
+) -> list[Tensor]:
+    """Tensors of every name; those at which shapes end to be known are named at once, not what is made of them."""
+    found, unknown = [], set()
+    for name in names:
+        info = infos.get(name)
+        shape = shaping.static(info) if info is not None else None
+        if info is None or shape is None:
+            unknown.add(name)
+        else:
+            found.append(Tensor(name, shape, _dtype(info.type.tensor_type.elem_type)))
+    problems = [
+        _of_unknown_shape(node, name, path)
+        for node in nodes
+        for name in node.output
+        if name in unknown and unknown.isdisjoint(node.input)
+    ]
+    if problems:
+        raise CleaveError(*problems[:10])
+    return found
+
+
+def _of_unknown_shape(node: onnx.NodeProto, name: str, path: Path) -> str:
+    hint = "; export quantised networks in QDQ form" if node.domain == contrib.DOMAIN else ""
+    where = f"{where_is(node, path)}: operator '{node.op_type}'"
+    return f"{where}: the shape of '{name}' is not known before running; it cannot be cut{hint}"
+
+
+def _check_outputs(
+    model: onnx.ModelProto, tensors: dict[str, Tensor], weights: constants.Constants, path: Path
+) -> None:
+    for output in model.graph.output:
+        if output.name not in tensors or output.name in weights:
+            raise CleaveError(f"{path}: output '{output.name}' {INDEPENDENT}")
+
+
+def _check_types(graph: Graph) -> None:
+    """What moves between devices must be of a type that they have: numpy's own numbers, without what the onnx package
+    adds."""
+    made = [(f"layer '{layer.name}': ", name) for layer in graph.layers for name in layer.outputs]
+    problems = [
+        f"{graph.path}: {where}'{name}' is of type {_type_name(graph.tensors[name])}, which is not passed on between "
+        "devices; export the network with another type there"
+        for where, name in [*(("input ", name) for name in graph.inputs), *made]
+        if not _is_number(graph.tensors[name])
+    ]
+    if problems:
+        raise CleaveError(*problems[:10])
+
+
+def _is_number(tensor: Tensor) -> bool:
+    """Whether numpy has its type, and as such: strings are objects for it."""
+    return np.dtype(tensor.dtype).isbuiltin == 1 and np.dtype(tensor.dtype).kind != "O"
+
+
+def _type_name(tensor: Tensor) -> str:
+    return "string" if np.dtype(tensor.dtype).kind == "O" else tensor.dtype
+
+
+def _check_channels(nodes: list[onnx.NodeProto], tensors: dict[str, Tensor], path: Path) -> None:
+    """Convolutions of another number of channels than their input has: shape inference lets them pass."""
+    problems = []
+    for node in nodes:
+        if node.op_type in ("Conv", "ConvTranspose"):
+            weights, channels = tensors[node.input[1]].shape, tensors[node.input[0]].shape[1]
+            groups = next((a.i for a in node.attribute if a.name == "group"), 1)
+            wanted = weights[1] * groups if node.op_type == "Conv" else weights[0]
+            if wanted != channels:
+                what = f"its weights are for {wanted} channels, its input has {channels}"
+                problems.append(f"{where_is(node, path)}: {what}")
+    if problems:
+        raise CleaveError(*problems[:10])
+
+
+def _dtype(elem_type: int) -> str:
+    return str(helper.tensor_dtype_to_np_dtype(elem_type))
+
+
+def _names(nodes: list[onnx.NodeProto]) -> list[str]:
+    """A node's own name, or its first output where it has none or shares it."""
+    count = Counter(node.name for node in nodes)
+    first = [next(name for name in node.output if name) for node in nodes]
+    taken = {n.name for n in nodes if count[n.name] == 1}
+    return [
+        n.name if n.name and count[n.name] == 1 else (out if out not in taken else f"{out}#{i}")
+        for i, (n, out) in enumerate(zip(nodes, first, strict=True))
+    ]

@@ -1,0 +1,31 @@
+"""How far something is, in a terminal and in a log."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from dse.cli import progress
+
+
+def seen(console: Console) -> list[str]:
+    """Lines of a piece of work in three parts."""
+    with progress.working(console, "measuring") as tell:
+        for done in range(3):
+            tell("measuring", done, 3, f"run {done}")
+        tell("measuring", 3, 3, "")
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize(("quiet_s", "lines"), [(0.0, 4), (3600.0, 0)])
+def test_a_log_has_lines_now_and_then(monkeypatch: pytest.MonkeyPatch, quiet_s: float, lines: int) -> None:
+    monkeypatch.setattr(progress, "QUIET_S", quiet_s)
+    *said, last = seen(Console(file=StringIO(), width=100))
+    assert said == [*(f"measuring {k}/3  run {k}" for k in range(3)), "measuring 3/3  "][:lines]
+    assert "3/3" in last
+
+
+def test_a_terminal_has_a_bar_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "QUIET_S", 0.0)
+    assert "measuring 1/3" not in "".join(seen(Console(file=StringIO(), force_terminal=True)))

@@ -1,0 +1,18 @@
+"""Text files, and what is said of those that are none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from model.cluster.texts import read_text
+from runtime.errors import CleaveError
+
+
+def test_a_text_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    reasons = {"nothing": "there is no such mapping", "bytes": "is not UTF-8 text", ".": "Is a directory"}
+    for name, reason in reasons.items():
+        with pytest.raises(CleaveError, match=reason):
+            read_text(tmp_path / name, "mapping")

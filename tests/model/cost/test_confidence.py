@@ -1,0 +1,89 @@
+"""Errors of a calibration, carried to a mapping."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from model.cluster import coefficients
+from model.cluster.coefficients import Kernel, UnitCost
+from model.cluster.platform import Platform
+from model.cost.confidence import FEW, expected_error, of_mapping, untold
+from model.cost.priced import priced
+from model.mappings.mapping import Mapping
+from model.network.graph import Graph
+from model.network.layer_kinds import kind
+from model.network.signature import signature
+from tests.tiny_cnn import graph_of, platform, six_layers
+
+MEASURED, REGRESSED = 0.04, 0.2
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    return graph_of(tmp_path, six_layers())
+
+
+def calibrated(tmp_path: Path, graph: Graph, cluster: Platform, known: int, calibrated: bool = True) -> Platform:
+    """A platform whose first device measured so many of the layers, each of which takes a millisecond."""
+    made = coefficients.load("generic")
+
+    def figures(unit: UnitCost) -> UnitCost:
+        layers = {k: replace(cost, macs_per_cycle=1e30, overhead_s=1e-3, error=REGRESSED)
+                  for k, cost in unit.layers.items()}  # fmt: skip
+        kernels = {signature(graph, layer): Kernel(layer.op, 1e-3) for layer in graph.layers[:known]}
+        return replace(
+            unit, layers=layers, kernels=kernels, frame_errors={graph.name: MEASURED, "another": 3 * MEASURED}
+        )
+
+    path = tmp_path / f"{known}.json"
+    units = {name: figures(unit) for name, unit in made.units.items()}
+    path.write_text(replace(made, calibrated=calibrated, units=units).to_json())
+    return replace(cluster, devices=tuple(replace(d, coefficients=str(path)) for d in cluster.devices))
+
+
+def together(graph: Graph, known: int, error: float) -> float:
+    """Of six layers of a millisecond, so many measured: frames are off, and layers of a kind that were not measured
+    are together, kinds by themselves."""
+    others = Counter(kind(graph, layer) for layer in graph.layers[known:])
+    return math.hypot(6 * MEASURED, *(count * error for count in others.values())) / 6
+
+
+@pytest.mark.parametrize("known", [0, 2, 6])
+def test_the_error_is_that_of_the_layers_by_their_time(tmp_path: Path, graph: Graph, known: int) -> None:
+    cluster, mapping = platform(2), Mapping.whole(graph, [0, 1, 0, 1, 0, 1])
+    cluster = calibrated(tmp_path, graph, cluster, known)
+    found = expected_error(graph, cluster, priced(graph, cluster, mapping))
+    assert found == pytest.approx(together(graph, known, REGRESSED))
+    assert of_mapping(graph, cluster, mapping) == found
+
+
+def test_of_figures_that_nobody_measured_no_error_is_known(tmp_path: Path, graph: Graph) -> None:
+    mapping = Mapping.whole(graph, [0] * 6)
+    assert of_mapping(graph, platform(1), mapping) is None
+    assert expected_error(graph, platform(1), priced(graph, platform(1), mapping)) is None
+
+
+@pytest.mark.parametrize("known", [0, 5, 6])
+def test_layers_unlike_all_that_was_measured_are_told(tmp_path: Path, graph: Graph, known: int) -> None:
+    """By their operators; one of which another layer was measured is expected to be off by all of its time."""
+    cluster, mapping = calibrated(tmp_path, graph, platform(2), known), Mapping.whole(graph, [0] * 6)
+    assert untold(graph, cluster) == ()
+    path = Path(cluster.devices[0].coefficients)
+    found = coefficients.load(str(path))
+    units = {
+        name: replace(unit, layers={kind: replace(cost, error=None) for kind, cost in unit.layers.items()})
+        for name, unit in found.units.items()
+    }
+    path.write_text(replace(found, units=units).to_json())
+    ops = [layer.op for layer in graph.layers]
+    unlike = dict.fromkeys(op for op in ops[known:] if op not in ops[:known])
+    assert untold(graph, cluster) == tuple(unlike)
+    error = expected_error(graph, cluster, priced(graph, cluster, mapping))
+    assert error == (None if unlike else pytest.approx(together(graph, known, FEW)))
+    assert untold(graph, cluster.by_paper()) == ()  # equations that know of no layer that was measured
+    assert untold(graph, platform(2)) == ()  # of figures that nobody measured all is unknown, and another line says so

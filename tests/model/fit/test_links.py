@@ -1,0 +1,199 @@
+"""The figures of links from probes that are made of known figures, with noise, outliers and clocks that are off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from model.fit.link_costs import BOTH, BURST, LATE, TWO, WAY, Estimate, LinkSample
+from model.fit.links import fit, one_way_s
+from runtime.errors import CleaveError
+
+SIZES = (4, 16, 64, 1024, 4096, 16384, 65536, 262144, 917504, 2**20, 1179648, 2**22, 2**25)
+COUNT = 16
+TYPES = {"a_cpu0": "small", "b_cpu0": "small", "c_cpu0": "small"}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Two devices that are alike, and the link between them. noise: relative; outliers: part of the frames"""
+
+    send: tuple[float, float] = (8e-6, 0.2e-9)
+    receive: tuple[float, float] = (5e-6, 0.1e-9)
+    gap: float = 20e-6
+    overlap: float = 0.0
+    latency: float = 80e-6
+    bandwidth: float = 118e6
+    clock: float = 30e-6
+    noise: float = 0.0
+    outliers: float = 0.0
+    frames: int = 30
+    seed: int = 0
+
+    def samples(self, local: bool = False) -> list[LinkSample]:
+        random = np.random.default_rng(self.seed)
+
+        def times(seconds: float) -> tuple[float, ...]:
+            found = seconds * np.exp(self.noise * random.standard_normal(self.frames))
+            bad = random.random(self.frames) < self.outliers
+            return tuple(np.where(bad, found * random.uniform(3, 100, self.frames), found))
+
+        found = []
+        for source, target, ahead in (("a_cpu0", "b_cpu0", self.clock), ("b_cpu0", "a_cpu0", -self.clock)):
+            plain = LinkSample(WAY, source, target, local, 0, (), ())
+            for size in SIZES:
+                handed, whole = times(self.sending(size)), times(self.whole(size) + ahead)
+                found.append(replace(plain, size_bytes=size, send_s=handed, times_s=whole))
+            for size in (64, 65536, 2**20):
+                taken, there = times(self.receive[0] + self.receive[1] * size), times(2 * self.whole(size))
+                found.append(replace(plain, kind=LATE, size_bytes=size, send_s=taken, times_s=taken, there_s=there))
+            more = (COUNT - 1) * (self.gap + self.receive[0])
+            burst = times(self.whole(64) + ahead + more)
+            found.append(replace(plain, kind=BURST, size_bytes=64, send_s=burst, times_s=burst, count=COUNT))
+        return found
+
+    def sending(self, size: int) -> float:
+        return self.send[0] + self.send[1] * size
+
+    def whole(self, size: int) -> float:
+        bytes_s = size / self.bandwidth
+        link = self.gap + max(self.latency - self.overlap * bytes_s, 0.0) + bytes_s
+        return self.sending(size) + link + self.receive[0] + self.receive[1] * size
+
+
+def assert_found(truth: Truth, tolerance: float) -> None:
+    found = fit(truth.samples(), TYPES)
+    device = found.devices["small"]
+    seen = [e.value for e in vars(device).values()]
+    wanted = [truth.send[0], truth.send[1], truth.receive[0], truth.receive[1], truth.gap, truth.overlap]
+    assert seen == pytest.approx(wanted, rel=tolerance)
+    for path in found.paths:
+        assert path.latency_s.value == pytest.approx(truth.latency, rel=tolerance)
+        assert path.bandwidth_bytes_per_s.value == pytest.approx(truth.bandwidth, rel=tolerance)
+
+
+def test_figures_without_noise_come_back() -> None:
+    assert_found(Truth(), 1e-3)
+
+
+def test_figures_of_a_slow_link_come_back() -> None:
+    assert_found(Truth(bandwidth=1.2e6, latency=2e-3), 1e-3)
+
+
+@pytest.mark.parametrize("overlap", [0.25, 0.5, 0.75, 1.0])
+def test_bytes_that_come_while_the_latency_passes_are_told_from_those_that_come_after_it(overlap: float) -> None:
+    assert_found(Truth(overlap=overlap), 1e-3)
+    assert_found(Truth(bandwidth=1.2e6, latency=2e-3, overlap=overlap), 1e-3)
+
+
+@pytest.mark.parametrize("overlap", [0.0, 1.0])
+def test_noise_is_taken_for_neither(overlap: float) -> None:
+    for seed in range(5):
+        found = fit(Truth(noise=0.05, overlap=overlap, seed=seed).samples(), TYPES)
+        assert found.devices["small"].overlap.value == pytest.approx(overlap, abs=0.3)
+        for path in found.paths:
+            assert max(abs(error) for error in path.errors.values()) < 0.15
+
+
+def test_a_third_of_disturbed_frames_does_not_move_them() -> None:
+    calm, disturbed = (fit(Truth(noise=0.02, outliers=part).samples(), TYPES) for part in (0.0, 0.3))
+    for one, other in zip(calm.paths, disturbed.paths, strict=True):
+        assert other.bandwidth_bytes_per_s.value == pytest.approx(one.bandwidth_bytes_per_s.value, rel=0.03)
+        assert other.latency_s.value == pytest.approx(one.latency_s.value, rel=0.2)
+    assert disturbed.devices["small"].send_s.value == pytest.approx(calm.devices["small"].send_s.value, rel=0.05)
+
+
+def test_intervals_cover_the_truth() -> None:
+    held = 0
+    for seed in range(12):
+        truth = Truth(noise=0.05, seed=seed)
+        found = fit(truth.samples(), TYPES, seed)
+        for path in found.paths:
+            held += covers(path.bandwidth_bytes_per_s, truth.bandwidth) + covers(path.latency_s, truth.latency)
+        held += covers(found.devices["small"].send_s, truth.send[0])
+    assert held >= 0.8 * 12 * 5
+
+
+def covers(estimate: Estimate, value: float) -> bool:
+    assert estimate.low <= estimate.value <= estimate.high
+    assert estimate.high - estimate.low < 0.1 * estimate.value
+    return estimate.low <= value <= estimate.high
+
+
+def test_clocks_that_are_off_change_no_latency() -> None:
+    exact, off = (fit(Truth(clock=clock).samples(), TYPES).paths[0].latency_s.value for clock in (0.0, 60e-6))
+    assert off == pytest.approx(exact, rel=1e-3)
+
+
+def test_on_one_host_there_is_no_latency_and_the_gap_stands_for_it() -> None:
+    truth = Truth(bandwidth=4e9, clock=0.0)
+    found = fit(truth.samples(local=True), TYPES)
+    assert all(path.local and path.latency_s.value == 0 for path in found.paths)
+    assert found.devices["small"].gap_s.value == pytest.approx(truth.gap + truth.latency, rel=1e-3)
+    assert all(abs(error) < 0.01 for path in found.paths for error in path.errors.values())
+
+
+def test_messages_to_other_hosts_say_what_they_cost_a_device_that_also_has_some_on_its_own() -> None:
+    far, near = Truth(), Truth(send=(1e-6, 0.0), receive=(1e-6, 0.0), latency=0.0, gap=0.0, bandwidth=4e9)
+    beside = [replace(s, target=s.target.replace("b_", "c_"), source=s.source.replace("b_", "c_"))
+              for s in near.samples(local=True)]  # fmt: skip
+    found = fit(far.samples() + beside, TYPES)
+    assert found.devices["small"].send_s.value == pytest.approx(far.send[0], rel=1e-3)
+    assert [path.local for path in found.paths] == [False, False, True, True]
+
+
+def test_a_message_that_was_not_there_yet_says_nothing_about_taking_it() -> None:
+    late = [replace(s, there_s=(0.0,) * len(s.there_s)) if s.kind == LATE else s for s in Truth().samples()]
+    device = fit(late, TYPES).devices["small"]
+    assert (device.receive_s.value, device.receive_s_per_byte.value) == (0, 0)
+
+
+def test_a_pair_whose_frames_were_all_disturbed_does_not_make_taking_slow() -> None:
+    """A millisecond more in each of the few frames of one direction, as where a share of a processor is used up."""
+    samples = Truth(frames=6, noise=0.02).samples()
+    disturbed = [
+        replace(s, times_s=tuple(t + 1e-3 for t in s.times_s)) if (s.kind, s.source) == (LATE, "a_cpu0") else s
+        for s in samples
+    ]
+    calm, found = (fit(of, TYPES) for of in (samples, disturbed))
+    for one, other in zip(calm.paths, found.paths, strict=True):
+        assert other.bandwidth_bytes_per_s.value == pytest.approx(one.bandwidth_bytes_per_s.value, rel=0.05)
+        assert other.bandwidth_bytes_per_s.high < 1.1 * Truth.bandwidth
+    assert found.devices["small"].receive_s.value == pytest.approx(calm.devices["small"].receive_s.value, rel=0.3)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_how_far_messages_hold_one_another_up(share: float) -> None:
+    truth = Truth(clock=0.0)
+    together = (truth.whole(2**22) * (1 + share),) * 6
+    samples = truth.samples()
+    third = [replace(s, source="c_cpu0") for s in samples if s.source == "a_cpu0" and s.kind == WAY]
+    plain = LinkSample(BOTH, "a_cpu0", "b_cpu0", False, 2**22, together, together, count=2)
+    found = fit([*samples, *third, plain, replace(plain, kind=TWO, also="c_cpu0")], TYPES)
+    assert [(s.kind, s.also) for s in found.sharing] == [(BOTH, ""), (TWO, "c_cpu0")]
+    assert [s.share.value for s in found.sharing] == pytest.approx([share, share], abs=1e-6)
+
+
+def test_a_message_of_a_type_that_was_not_measured_takes_what_it_takes_the_slowest_that_was() -> None:
+    truth = Truth()
+    found = fit(truth.samples(), TYPES)
+    slow = replace(found.devices["small"], gap_s=Estimate(1.0, 1.0, 1.0))
+    both = replace(found, devices={**found.devices, "slow": slow})
+
+    def took_s(kind: str) -> float:
+        return one_way_s(both, {"a_cpu0": "small", "b_cpu0": kind}, "a_cpu0", "b_cpu0", 64)
+
+    assert took_s("small") == pytest.approx(truth.whole(64), rel=1e-3)
+    assert took_s("unknown") == took_s("slow") > 1
+
+
+def test_the_same_samples_and_seed_give_the_same_figures() -> None:
+    samples = Truth(noise=0.1, outliers=0.1).samples()
+    assert fit(samples, TYPES, 3) == fit(samples, TYPES, 3)
+
+
+def test_without_a_message_there_is_nothing_to_fit() -> None:
+    with pytest.raises(CleaveError, match="no message was measured"):
+        fit([s for s in Truth().samples() if s.kind != WAY], TYPES)
