@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -246,23 +246,13 @@ def _by_paper(found: Coefficients) -> Coefficients:
 
 
 def _bare(unit: UnitCost) -> UnitCost:
-    layers = {kind: _plain(cost) for kind, cost in unit.layers.items()}
-    none: dict[str, Any] = dict.fromkeys((*MESSAGES, "relayout_s_per_byte", "crowded_s_per_byte"), 0.0)
-    none |= {"busy_part": None, "caches": COLD}
-    return replace(unit, layers=layers, kernels={}, gains={}, gain_parts={}, joins={}, **none)
+    """What every unit has is of these equations, what it may lack is not."""
+    needed = {f.name: getattr(unit, f.name) for f in fields(unit) if MISSING is f.default is f.default_factory}
+    return UnitCost(**{**needed, "layers": {kind: _plain(cost) for kind, cost in unit.layers.items()}})
 
 
 def _plain(cost: LayerCost) -> LayerCost:
     return LayerCost(cost.paper or cost.macs_per_cycle, overhead_s=0.0, power_w=cost.power_w)
-
-
-MESSAGES = (
-    *("send_s", "send_s_per_byte", "receive_s", "receive_s_per_byte", "gap_s", "overlap"),
-    *("late_s", "late_s_per_byte", "wake_s", "wake_s_per_byte", "attend_s_per_byte", "take_s_per_byte"),
-    *("rested_part", "rested_s", "turn_s", "turn_per_message_s", "wake_busy_s"),
-    *("cold_part", "cold_s", "cold_wait_s"),
-)
-"""Fields of ``UnitCost`` that tell what messages cost a device."""
 
 
 def parse(text: str, where: str) -> Coefficients:

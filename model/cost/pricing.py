@@ -17,7 +17,7 @@ from model.cost.costs import PART, UNKNOWN, CostArrays
 from model.cost.lag import lag_of
 from model.cost.ledger import BUSY, COMMUNICATE, COMPUTE, Ledger
 from model.cost.rest import sum_of_rest
-from model.cost.spending import join, settle, spend, turn_s
+from model.cost.spending import join, settle, spend, turn_s, woken_s
 from model.mappings.arrays import Floats, GraphArrays, ix
 from model.mappings.lowering import Messages, Shards
 
@@ -69,17 +69,20 @@ def _claims(c: CostArrays, out: Ledger, w: Desk, device: int) -> float:
 
 @inlined
 def _one_frame(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Desk) -> float:
-    """When each shard runs and each message is under way; returns when the last shard stops."""
+    """When each shard runs and each message is under way; returns when the last device is done. That is not when the
+    last shard stops: one that saves what others took before it in its segment ends earlier than these would alone.
+    """
     w.free[:] = 0
     w.link[:] = 0
-    latency = 0.0
     for shard in range(s.ptr[len(g.size)]):
         device = ix(s.device[ix(shard)])
-        out.start[ix(shard)] = join(m, out, shard, device, w.free[device])
+        out.start[ix(shard)] = join(m, out, shard, device, w.free[device]) + woken_s(m, c, out, shard, device)
         out.stop[ix(shard)] = w.free[device] = out.start[ix(shard)] + out.seconds[ix(shard)]
-        latency = max(latency, out.stop[ix(shard)])
         for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
             _transfer(s, m, c, out, w, message)
+    latency = 0.0
+    for done in w.free:
+        latency = max(latency, done)
     return latency
 
 

@@ -130,6 +130,18 @@ def _wake(c: CostArrays, out: Ledger, device: int, seconds: float, busy_s: float
 
 
 @inlined
+def woken_s(m: Messages, c: CostArrays, out: Ledger, shard: int, device: int) -> float:
+    """Seconds that a device computes longer because a shard waits for messages, as the account has them."""
+    seconds, waits = 0.0, False
+    for k in range(m.in_ptr[ix(shard)], m.in_ptr[ix(shard + 1)]):
+        message = ix(m.in_message[ix(k)])
+        if out.reader[message] == shard:
+            waits = True
+            seconds += c.wake[device, 1] * out.size[message]
+    return seconds + c.wake[device, 0] if waits else 0.0
+
+
+@inlined
 def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, shard: int) -> None:
     """A shard does its share of a task's work."""
     device, kind, share = ix(s.device[ix(shard)]), ix(s.kind[ix(task)]), share_of(g, s, task, shard)

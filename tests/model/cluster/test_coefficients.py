@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -218,7 +218,15 @@ def test_a_file_of_something_else_is_no_set(text: str) -> None:
 def test_by_the_paper_a_kind_has_one_coefficient_and_messages_cost_a_device_nothing(tmp_path: Path) -> None:
     found = coefficients.load("generic")
     cost = replace(found.unit("cpu").layers["fc"], overhead_s=1e-3, s_per_byte=1e-9, paper=2.5)
-    unit = replace(found.unit("cpu"), layers={**found.unit("cpu").layers, "fc": cost}, send_s=1e-3, late_s=1e-3)
+    more = {
+        "send_s": 1e-3,
+        "late_s": 1e-3,
+        "idle_w": 9.0,
+        "send_j_per_byte": 1e-6,
+        "memory_layer_bytes": 1e6,
+        "vector": 16,
+    }
+    unit = replace(found.unit("cpu"), layers={**found.unit("cpu").layers, "fc": cost}, **more)
     file = tmp_path / "mine.json"
     file.write_text(replace(found, units={"cpu": unit}).to_json())
     plain = coefficients.load(f"{file}{coefficients.PAPER}").unit("cpu")
@@ -228,4 +236,6 @@ def test_by_the_paper_a_kind_has_one_coefficient_and_messages_cost_a_device_noth
         0,
     )
     assert plain.layers["pool"].macs_per_cycle == unit.layers["pool"].macs_per_cycle
-    assert (plain.send_s, plain.late_s, plain.kernels) == (0, 0, {})
+    usual = {field.name: field.default for field in fields(plain) if field.default is not MISSING}
+    assert {name: getattr(plain, name) for name in usual} == usual
+    assert plain.kernels == plain.memory_kinds == plain.frame_errors == {}

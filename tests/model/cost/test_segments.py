@@ -23,11 +23,13 @@ from model.cost.priced import priced
 from model.cost.samples import PartOf
 from model.cost.segment_time import Clock, Network
 from model.cost.spending import settle, spend
+from model.mappings.mapping import Mapping
 from model.mappings.planning import plan
 from model.network import boxes
 from model.network.graph import Graph
 from model.network.layer_kinds import PAIRS
 from model.network.signature import signatures
+from model.simulator.simulated import simulated
 from runtime.plan import RankPlan, Recv, Run, Send, Step
 from tests.tiny_cnn import branches, by_blocks, examples, graph_of, platform, random_mapping, six_layers
 
@@ -138,6 +140,22 @@ def test_a_segment_that_waits_takes_longer_once_however_many_messages_it_waits_f
             wanted[cluster.index(rank.device)] = 1e-3 * (sum(waiting) + len(received(rank.steps)))
         assert wanted.sum() > 0
         assert (found[1] - found[0]).tolist() == pytest.approx(wanted.tolist())
+
+
+@examples(40)
+@given(st.integers(0, 10**6), st.sampled_from([1e-5, 1e-2]))
+def test_a_frame_takes_as_long_as_any_device_computes_and_on_one_device_just_as_long(
+    graph: Graph, tmp_path_factory: pytest.TempPathFactory, seed: int, most_gained: float
+) -> None:
+    """By both models, whatever neighbours save, and what a wait costs."""
+    figures = replace(unit(graph, seed, most_gained), wake_s=1e-3, wake_s_per_byte=1e-7)
+    cluster = priced_by(figures, tmp_path_factory.mktemp("figures"))
+    alone = Mapping.whole(graph, [1] * len(graph.layers))
+    for mapping in (alone, random_mapping(random.Random(seed), graph, DEVICES)):
+        for found in (priced(graph, cluster, mapping), simulated(graph, cluster, mapping).price):
+            computing = float(found.account[:, COMPUTE].max())
+            assert found.latency_s >= computing * (1 - 1e-9)
+            assert mapping != alone or found.latency_s == pytest.approx(computing)
 
 
 @pytest.mark.parametrize("seed", range(20))
