@@ -79,10 +79,14 @@ class Front:
     predicted: NDArray[np.float64] | None = None
 
     def best_of(self, objective: str) -> int:
-        """Index of the point with the lowest value of an objective, of those where it was measured if there are any."""
-        column = OBJECTIVES.index(objective)
-        values = self.scores if self.measured is None or np.isnan(self.measured[:, column]).all() else self.measured
-        return int(np.nanargmin(values[:, column]))
+        """Index of the point with the lowest value of an objective, of those where it was measured if there are any. Of
+        equal ones the first that was measured at all."""
+        values, column = self.scores, OBJECTIVES.index(objective)
+        if self.measured is None:
+            return int(np.argmin(values[:, column]))
+        if not np.isnan(self.measured[:, column]).all():
+            values = self.measured
+        return int(np.lexsort((np.isnan(self.measured).all(axis=1), values[:, column]))[0])
 
     def at(self, index: NDArray) -> Front:
         """The points of an index, in its order."""

@@ -101,16 +101,17 @@ def body(look: Look) -> dict[str, Any]:
         "links": look.links,
         "latency_bounds": _rows(look.latency),
         "latency_path": [_part(part) for part in look.latency],
-        "period_bounds": _rows(look.period),
+        "period_bounds": _rows(look.period, look.found.counted),
         "gains": [asdict(gain) for gain in look.gains],
         "measured": look.measured and _figures(look.measured),
     }
 
 
-def _rows(path: list[Held]) -> list[dict[str, Any]]:
+def _rows(path: list[Held], frames: int = 1) -> list[dict[str, Any]]:
+    """What a path of so many frames is made of, a frame."""
     whole = sum(part.ticks for part in path)
     return [
-        {"category": category, "where": where, "time_s": ticks * TICK_S, "share": ticks / whole}
+        {"category": category, "where": where, "time_s": ticks * TICK_S / frames, "share": ticks / whole}
         for category, where, ticks in shares(path)
     ]
 
@@ -190,16 +191,15 @@ def _links(console: Console, look: Look) -> None:
 
 def _bounds(console: Console, look: Look) -> None:
     """What latency and period are made of, and what is longest."""
-    for name, path in (("latency", look.latency), ("period", look.period)):
-        rows = _rows(path)
+    for name, path, frames in (("latency", look.latency, 1), ("period", look.period, look.found.counted)):
+        rows = _rows(path, frames)
         if not rows:
             continue
         first = rows[0]
         words = _held_by(first["category"], first["where"])
-        periods = 1 if name == "latency" else look.found.counted
         show.line(console, f"\nthe {name} is bound by {words}: {first['share']:.0%} of its critical path")
         show.line(console, f"in all: {_in_all(rows)}")
-        cells = [[_held_by(r["category"], r["where"]), _ms(r["time_s"] / periods), f"{r['share']:.1%}"]
+        cells = [[_held_by(r["category"], r["where"]), _ms(r["time_s"]), f"{r['share']:.1%}"]
                  for r in rows[:LONGEST]]  # fmt: skip
         console.print(show.table([f"the {name} is", "ms", "of it"], cells), markup=False)
     if look.period:

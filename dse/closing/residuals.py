@@ -26,8 +26,9 @@ SIZES, NOISES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0), (0.003, 0.01, 0.03, 0.1, 0.3, 
 """Guesses of the standard deviations of the other weights, and of a measurement."""
 
 
-LEAST = 0.05
-"""No correction makes a prediction smaller than so much of it."""
+LEAST = 0.5
+"""Nothing is expected to take less than so much of its prediction as those that were measured took at least: what few
+measurements say of mappings unlike theirs may be anything."""
 
 
 def features(traits: Floats, predicted: Floats, scale: Floats) -> Floats:
@@ -82,10 +83,11 @@ def _evidence(x: Floats, y: Floats, size: float, noise: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Better:
-    """A corrected objective. scale: see ``features``"""
+    """A corrected objective. scale: see ``features``; least: of what is predicted, that a correction leaves"""
 
     residual: Residual
     scale: Floats
+    least: float
 
     @staticmethod
     def of(traits: Floats, predicted: Floats, measured: Floats) -> Better:
@@ -93,11 +95,12 @@ class Better:
         mean = _a_unit(traits, predicted).mean(axis=0)
         scale, known = np.where(mean > 0, mean, 1.0), np.isfinite(measured) & (predicted > 0)
         x = features(traits[known], predicted[known], scale)
-        return Better(Residual.of(x, measured[known] / predicted[known] - 1), scale)
+        part = measured[known] / predicted[known]
+        return Better(Residual.of(x, part - 1), scale, LEAST * float(part.min() if len(part) else 1.0))
 
     def factor(self, traits: Floats, predicted: Floats) -> Floats:
         """(n,) to expect of what would be measured over what is predicted."""
-        return np.maximum(LEAST, 1 + self.residual.mean(features(traits, predicted, self.scale)))
+        return np.maximum(self.least, 1 + self.residual.mean(features(traits, predicted, self.scale)))
 
     def deviation(self, traits: Floats, predicted: Floats) -> Floats:
         """(n,) relative standard deviation of what would be measured."""

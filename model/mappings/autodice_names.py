@@ -56,12 +56,13 @@ class Names:
 
     def device(self, key: str) -> int:
         """Index of the device that a key names; ``CleaveError`` if it is not on the platform."""
-        spoken = (i for i, device in enumerate(self.platform.devices) if self._meant(device, key))
-        found = next(spoken, -1)
         try:
-            return found if found >= 0 else self.platform.index(key)
+            return self.platform.index(key)
         except CleaveError as error:
-            raise CleaveError(f"{error}{self._advice(key)}") from None
+            spoken = (i for i, device in enumerate(self.platform.devices) if self._meant(device, key))
+            if (found := next(spoken, -1)) < 0:
+                raise CleaveError(f"{error}{self._advice(key)}") from None
+            return found
 
     def _meant(self, device: Device, key: str) -> bool:
         """Whether a key is the CPU's host and cores, or the host alone, which has no other CPU."""

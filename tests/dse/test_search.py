@@ -167,6 +167,15 @@ def test_the_front_is_sorted_and_no_point_is_there_twice(tmp_path: Path) -> None
     assert front.best_of("latency_s") == 0
 
 
+def test_of_equal_points_the_one_that_was_measured_is_the_best(tmp_path: Path) -> None:
+    """Its energy is not, where there is no meter."""
+    front = found(tmp_path).at(np.array([0, 0, 0]))
+    measured = np.full(front.scores.shape, np.nan)
+    measured[1, 0] = front.scores[1, 0]
+    front = replace(front, measured=measured)
+    assert (front.best_of("latency_s"), front.best_of("energy_j")) == (1, 1)
+
+
 def test_the_progress_is_told_once_a_generation(tmp_path: Path) -> None:
     told: list[tuple[int, np.ndarray]] = []
     front = search(*prepared(tmp_path, platform(4)), QUICK, lambda n, best: told.append((n, best)))

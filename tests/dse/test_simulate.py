@@ -86,6 +86,7 @@ def test_json_is_whole_and_its_parts_make_up_the_latency() -> None:
     assert body["latency_s"] == pytest.approx(sum(part["time_s"] for part in body["latency_path"]))
     assert sum(row["share"] for row in body["latency_bounds"]) == pytest.approx(1)
     assert sum(row["share"] for row in body["period_bounds"]) == pytest.approx(1)
+    assert sum(row["time_s"] for row in body["period_bounds"]) == pytest.approx(body["period_s"])
     ends = [(part["start_s"], part["start_s"] + part["time_s"]) for part in body["latency_path"]]
     assert all(a[1] == pytest.approx(b[0]) for a, b in pairwise(ends))
     assert {gain["what"] for gain in body["gains"]} == {"speed", "bandwidth", "latency"}

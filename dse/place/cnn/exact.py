@@ -21,6 +21,8 @@ from runtime.errors import CleaveError
 
 TIGHTER = (1.0, 0.9, 0.8, 0.65, 0.5)
 """Parts of a limited memory that chains are looked for in: what they take besides weights is known only then."""
+DRAWN = 10_000
+"""Random mappings that are tried where no chain keeps to memory and limits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,9 +42,12 @@ def exact(chromosome: Chromosome, costs: CostArrays, objective: str, evaluator: 
     ``CleaveError`` where no mapping that was found keeps to them.
     """
     genes = candidates(chromosome, costs, limits)
-    if not len(genes):
-        raise CleaveError("no mapping fits the memory of these devices")
     scores = evaluate(chromosome, costs, genes, evaluator)[0]
+    if not limits.kept(scores).any():
+        genes = np.vstack([genes, sparing(chromosome, costs, limits)])
+        scores = evaluate(chromosome, costs, genes, evaluator)[0]
+    if not len(genes):
+        raise CleaveError("no mapping was found that fits the memory of these devices")
     kept = np.flatnonzero(limits.kept(scores))
     if not len(kept):
         raise CleaveError(*_beyond(limits, scores))
@@ -54,15 +59,27 @@ def exact(chromosome: Chromosome, costs: CostArrays, objective: str, evaluator: 
 
 def candidates(chromosome: Chromosome, costs: CostArrays, limits: Limits) -> NDArray[np.int64]:
     """``(n, n_genes)``, also some that keep to no limits: they tell what can be had."""
-    tried, on = dict.fromkeys([FREE, *(limits.tightened(part) for part in TIGHTER)]), line(chromosome, costs)
-    return np.unique(np.vstack([within(replace(on, limits=each)) for each in tried]), axis=0)
+    return _within(chromosome, costs, [FREE, *(limits.tightened(part) for part in TIGHTER)])
+
+
+def sparing(chromosome: Chromosome, costs: CostArrays, limits: Limits) -> NDArray[np.int64]:
+    """``(n, n_genes)`` where the quickest take too much: chains that leave memory free, and what chance has drawn."""
+    most = limits._replace(memory_bytes=min(limits.memory_bytes, float(costs.capacity.max())))
+    chains = _within(chromosome, costs, [most.tightened(part) for part in TIGHTER])
+    drawn = np.random.default_rng(0).integers(0, chromosome.upper + 1, (DRAWN, chromosome.n_genes))
+    return np.vstack([chains, drawn[evaluate(chromosome, costs, drawn)[1] <= 0]])
+
+
+def _within(chromosome: Chromosome, costs: CostArrays, tried: list[Limits]) -> NDArray[np.int64]:
+    on = line(chromosome, costs)
+    return np.unique(np.vstack([within(replace(on, limits=each)) for each in dict.fromkeys(tried)]), axis=0)
 
 
 def _beyond(limits: Limits, scores: Floats) -> list[str]:
     """What is the least that was found of what is limited."""
     least = scores[:, [OBJECTIVES.index(name) for name in limits._fields]].min(axis=0)
     return [
-        f"no mapping was found with at most {shown(name, most)} a device: the least is {shown(name, found)}"
+        f"no mapping was found with at most {shown(name, most)} a device: the least found is {shown(name, found)}"
         for name, most, found in zip(limits._fields, limits, least, strict=True)
         if found > most
     ] or ["no mapping was found that keeps to both limits; raise one of them"]

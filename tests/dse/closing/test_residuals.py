@@ -85,7 +85,16 @@ def test_no_prediction_is_corrected_to_nothing_or_less() -> None:
     found = traits(20)
     measured = np.full(20, UNKNOWN)
     measured[:2] = 1e-9
-    assert (Better.of(found, predicted(found), measured).factor(found, predicted(found)) >= LEAST).all()
+    assert (Better.of(found, predicted(found), measured).factor(found, predicted(found)) > 0).all()
+
+
+def test_nothing_is_expected_to_gain_much_more_than_what_was_measured() -> None:
+    """Of three, two took what was predicted, and one ten times as long."""
+    found = traits(200)
+    measured = np.full(200, UNKNOWN)
+    measured[:3] = predicted(found)[:3] * [1.0, 1.0, 10.0]
+    factor = Better.of(found, predicted(found), measured).factor(found, predicted(found))
+    assert factor.min() == LEAST
 
 
 def test_what_is_predicted_to_be_nothing_stays_nothing() -> None:

@@ -37,6 +37,14 @@ def test_a_host_with_one_cpu_may_stand_for_it(six: Graph, key: str) -> None:
     assert read(six, {key: GOOD[A], B: GOOD[B]}, {"l1": ["lop", [4, 10], [key, B]]}) == read(six, GOOD, LOP)
 
 
+def test_the_name_of_a_device_comes_before_a_host_that_is_called_so(six: Graph) -> None:
+    cluster = Platform.parse("a_cpu1, slots=0\na, slots=1\n", "p.txt")
+    layers = [layer.name for layer in six.layers]
+    for device in (0, 1):
+        mapping = Mapping.whole(six, [device] * len(layers))
+        assert read(six, {cluster.devices[device].name: layers}, platform=cluster) == mapping
+
+
 def test_a_host_with_two_cpus_stands_for_neither(six: Graph) -> None:
     two = Platform.parse("edge00, slots=0\nedge00, slots=1\n", "two.txt")
     assert problems(six, {"edge00": GOOD[A] + GOOD[B][1:]}, None, two)[0] == (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext, suppress
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,11 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.evaluation import ANALYTICAL, OBJECTIVES, evaluate
+from dse.inputs import read_cnn
 from dse.place.cnn.exact import exact
 from dse.place.cnn.limits import FREE, Limits
+from dse.run import Coding, prepare
+from model.cluster.platform import Platform
 from runtime.errors import CleaveError
 from tests.dse.place.cnn.drawn import drawn
-from tests.tiny_cnn import examples
+from tests.tiny_cnn import examples, network, node, save, weight
 
 SEEDS = st.integers(0, 2**32 - 1)
 MOST = 3000
@@ -58,3 +62,15 @@ def test_what_is_found_keeps_to_limits_and_lies_between_the_bound_and_nothing(
         assert found.proven.value >= best * (1 - 1e-9)
         if asked == FREE:
             assert found.proven.value <= best * CLOSE[objective]
+
+
+def test_what_fits_in_many_parts_only_is_found(tmp_path: Path) -> None:
+    """17 MB of weights: two devices have no room for half of them each, three have for a third."""
+    gemm = network([node("Gemm", ["x", "w"], ["y"], transB=1)], {"x": (1, 2048)}, ["y"], {"w": weight(2048, 2048)})
+    cnn = read_cnn(str(save(tmp_path, gemm)), [], False)
+    for memory, parts in ((90, 1), (72, 3)):
+        hosts = "".join(f"h{k}, slots=0, memory={memory}MB\n" for k in range(4))
+        code, costs = prepare(cnn, Platform.parse(hosts, "p.txt"), Coding("hybrid", 4))
+        found = exact(code, costs, "period_s", ANALYTICAL)
+        assert found.scores[2] <= memory * 1e6
+        assert len(found.mapping.devices) >= parts
