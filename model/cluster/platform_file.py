@@ -36,7 +36,7 @@ gpu               no GPU      its name, and in parentheses what drives it: CUDA 
 provider          from gpu    ONNX Runtime execution provider of the GPU device
 gpu_memory        shared      the GPU's own memory; without it the GPU uses the host's
 cpu_power         calibrated  watts of the busy CPU device, on top of the idle host's; overrides
-                              the coefficients
+                              the coefficients, unless a meter told those
 gpu_power         calibrated  the same of the GPU device
 cpu_slowdown      1           how many times as long the CPU device takes to compute as its
                               coefficients say, where it is hot, say; ``dse calibrate --check
@@ -110,7 +110,7 @@ class Sheet:
         self.problems: list[tuple[int, str]] = []
         self.lines: list[Line] = []
         self.hosts: dict[str, Fields] = {}
-        for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
+        for number, line in enumerate(text.split("\n"), start=1):
             content = line.partition("#")[0].strip()
             if content:
                 self._add(number, [field.strip() for field in content.split(",")])

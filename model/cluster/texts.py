@@ -8,7 +8,10 @@ from runtime.errors import CleaveError
 
 
 def read_text(path: Path, what: str) -> str:
-    """What is in a file; ``CleaveError`` where it cannot be read. what: it is, and where there are others"""
+    """What is in a file, but for a byte order mark; ``CleaveError`` where it cannot be read.
+
+    what: it is, and where there are others
+    """
     try:
         data = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -16,7 +19,7 @@ def read_text(path: Path, what: str) -> str:
     except (OSError, ValueError) as error:
         raise CleaveError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:
-        return data.decode()
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise CleaveError(f"{path}:{line}: byte 0x{data[error.start]:02x} is not UTF-8 text") from None

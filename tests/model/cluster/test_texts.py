@@ -16,3 +16,8 @@ def test_a_text_that_cannot_be_read_says_why(tmp_path: Path) -> None:
     for name, reason in reasons.items():
         with pytest.raises(CleaveError, match=reason):
             read_text(tmp_path / name, "mapping")
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "marked").write_bytes(b"\xef\xbb\xbftext\r\n")
+    assert read_text(tmp_path / "marked", "file") == "text\r\n"
