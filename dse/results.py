@@ -54,9 +54,11 @@ def write_front(
     (folder / "front.json").write_text(f'{opened},\n "points": [\n  {lines}\n ]\n}}\n')
 
 
-def proven_body(known: Dict[str, Proven]) -> dict[str, dict[str, float | None]]:
-    """By objective the best value, what no mapping of the kind goes below, and the gap, a part of the latter."""
-    return {objective: {"best": p.value, "bound": p.bound, "gap": p.gap} for objective, p in known.items()}
+def proven_body(known: Dict[str, Proven]) -> dict[str, dict[str, float | str | None]]:
+    """By objective the best value that a search found, what no mapping of the kind goes below, and the gap, a part of
+    the latter: all by the model, whatever is measured then.
+    """
+    return {name: {"best": p.value, "bound": p.bound, "gap": p.gap, "source": "predicted"} for name, p in known.items()}
 
 
 def _ends(chromosome: Chromosome, platform: Platform) -> dict[str, str]:
