@@ -17,6 +17,7 @@ from dse.place.period import rules_of
 from dse.place.pipeline import costs, floor
 from dse.place.placed import Options, Placed, check, judged
 from dse.place.reduced import Reduced, contracted
+from dse.place.spare import without_spare
 from dse.place.workload import Workload
 from model.compiled import inlined, kernel
 from model.mappings.arrays import Floats, Ints, ix
@@ -39,6 +40,7 @@ class State(NamedTuple):
     held: Floats
 
 
+@without_spare
 def local_search(on: Workload, options: Options) -> Placed:
     """The best local optimum of some random splits."""
     check(on, options, contiguous=False)

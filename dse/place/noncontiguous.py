@@ -22,6 +22,7 @@ from dse.place.pipeline import floor
 from dse.place.placed import Options, Placed, check, judged
 from dse.place.program import Program, Solved, Whole, cp_sat, highs
 from dse.place.reduced import contracted
+from dse.place.spare import without_spare
 from dse.place.workload import Workload
 from model.mappings.arrays import Ints
 from runtime.errors import CleaveError
@@ -40,6 +41,7 @@ SHARES = (0.35, 1.0)
 """Of the time left: how much the first solver has, and the second."""
 
 
+@without_spare
 def ip(on: Workload, options: Options) -> Placed:
     """The best split that a program finds, contiguous or not, and the bound that it proves."""
     check(on, options, contiguous=False)

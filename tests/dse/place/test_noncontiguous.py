@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.place import split
+from dse.place import local, noncontiguous, split
 from dse.place.anneal import anneal, board
 from dse.place.groups import by_color, grouped
+from dse.place.methods import METHODS, PERIOD
 from dse.place.noncontiguous import Model, ip, least
 from dse.place.placed import Options
 from dse.place.program import cp_sat, highs
@@ -127,3 +129,18 @@ def test_numbers_may_be_far_apart(on: Workload, mode: str) -> None:
     found, best = ip(on, Options(mode, contiguous=False, limit_s=20)), best_of(on, mode)
     assert found.value == split.period(on, found.device, mode) == best
     assert best * (1 - 1e-4) <= found.bound <= best
+
+
+@pytest.mark.parametrize(("module", "method"), [(noncontiguous, "ip"), (local, "local-search")])
+def test_devices_beyond_the_nodes_of_a_kind_are_not_looked_at(
+    module: ModuleType, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = list[Workload]()
+    monkeypatch.setattr(module, "check", lambda on, *_, **__: seen.append(on))
+    on = chain(devices=50)
+    on.acc[-1], on.cpu[-1] = np.inf, 1
+    found = METHODS[PERIOD][method](on, Options(contiguous=False, limit_s=20))
+    assert [(few.accelerators, few.cpus) for few in seen] == [(4, 4)]
+    assert found.device[:3].max() < 4
+    assert 50 <= found.device[3] < 54
+    assert found.value == split.period(on, found.device) == 6
