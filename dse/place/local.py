@@ -1,7 +1,8 @@
 """Local search: from a random split, always the best move of one node to another device, until none helps.
 
-The paper's baseline; splits are not contiguous. Loads are kept up move by move, so that trying one costs as much as
-the node has nets.
+The paper's baseline; splits are not contiguous. Loads are kept up, so that trying a move costs as much as the node
+has nets. What is tried leaves no trace, and after a move they are summed anew: an error that builds up would count as
+an improvement, without end.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dse.place.period import rules_of
 from dse.place.pipeline import costs, floor
 from dse.place.placed import Options, Placed, check, judged
 from dse.place.reduced import Reduced, contracted
+from dse.place.spare import without_spare
 from dse.place.workload import Workload
 from model.compiled import inlined, kernel
 from model.mappings.arrays import Floats, Ints, ix
@@ -23,7 +25,7 @@ from runtime.errors import CleaveError
 
 RESTARTS = 10
 BETTER = 1 - 1e-9
-"""A load that is less by this factor at least is less."""
+"""What is less by this factor at least is less."""
 
 
 class State(NamedTuple):
@@ -38,6 +40,7 @@ class State(NamedTuple):
     held: Floats
 
 
+@without_spare
 def local_search(on: Workload, options: Options) -> Placed:
     """The best local optimum of some random splits."""
     check(on, options, contiguous=False)
@@ -48,7 +51,7 @@ def local_search(on: Workload, options: Options) -> Placed:
         options.watch(done, RESTARTS, "restarts")
         state = _state(of.on, _random(of.on, rng))
         while _improve(on_it, state) and now() < end:
-            pass
+            state = _state(of.on, state.device)
         found.append((_excess(on_it, state), _load(on_it, state), done, state.device))
         if now() > end:
             break
@@ -93,6 +96,7 @@ def _state(on: Reduced, device: Ints) -> State:
 def _improve(on: stages.Costs, s: State) -> bool:
     """The best move; whether there is one. Where all fits, it moves a node from or to the device with most to do."""
     excess, load = _excess(on, s), _load(on, s)
+    rounding = (1 - BETTER) * _on_limited(on, s)
     most = _most(on, s, load) if excess == 0 else np.int64(-1)
     node_best = to_best = np.int64(-1)
     for node in range(len(s.device)):
@@ -104,14 +108,35 @@ def _improve(on: stages.Costs, s: State) -> bool:
                 or on.time[ix(node), ix(s.kind[ix(to)])] == np.inf
             ):
                 continue
-            _move(on, s, node, to)
-            then, value = _excess(on, s), _load(on, s)
-            _move(on, s, node, home)
-            if then < excess * BETTER or (then <= excess and value < load * BETTER):
+            then, value = _tried(on, s, node, to)
+            if then < excess - rounding or (then <= excess and value < load * BETTER):
                 excess, load, node_best, to_best = then, value, np.int64(node), np.int64(to)
     if node_best >= 0:
         _move(on, s, node_best, to_best)
     return bool(node_best >= 0)
+
+
+@kernel()
+def _tried(on: stages.Costs, s: State, node: int, to: int) -> tuple[float, float]:
+    """Bytes that do not fit, and the largest load, if a node moved."""
+    home = s.device[ix(node)]
+    at_home, at_to = _quantities(s, home), _quantities(s, to)
+    _move(on, s, node, to)
+    found = _excess(on, s), _load(on, s)
+    _move(on, s, node, home)
+    _set(s, home, at_home)
+    _set(s, to, at_to)
+    return found
+
+
+@inlined
+def _quantities(s: State, d: int) -> tuple[float, float, float, float]:
+    return s.compute[ix(d)], s.into[ix(d)], s.out[ix(d)], s.held[ix(d)]
+
+
+@inlined
+def _set(s: State, d: int, to: tuple[float, float, float, float]) -> None:
+    s.compute[ix(d)], s.into[ix(d)], s.out[ix(d)], s.held[ix(d)] = to
 
 
 @kernel()
@@ -136,7 +161,19 @@ def _excess(on: stages.Costs, s: State) -> float:
     """Bytes that do not fit."""
     found = 0.0
     for d in range(len(s.kind)):
-        found += max(0.0, s.held[ix(d)] - on.memory[ix(s.kind[ix(d)])])
+        room = on.memory[ix(s.kind[ix(d)])]
+        if s.held[ix(d)] > room * stages.MARGIN:
+            found += s.held[ix(d)] - room
+    return found
+
+
+@kernel()
+def _on_limited(on: stages.Costs, s: State) -> float:
+    """Bytes on devices that have an end."""
+    found = 0.0
+    for d in range(len(s.kind)):
+        if on.memory[ix(s.kind[ix(d)])] < np.inf:
+            found += s.held[ix(d)]
     return found
 
 

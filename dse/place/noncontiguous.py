@@ -22,12 +22,15 @@ from dse.place.pipeline import floor
 from dse.place.placed import Options, Placed, check, judged
 from dse.place.program import Program, Solved, Whole, cp_sat, highs
 from dse.place.reduced import contracted
+from dse.place.spare import without_spare
 from dse.place.workload import Workload
 from model.mappings.arrays import Ints
 from runtime.errors import CleaveError
 
 UNITS = 2_000_000
 """In so many parts the best known period is divided: what the bound loses to rounding is less than a part a term."""
+BYTES = 2**30
+"""In so many the memory of an accelerator is."""
 ANNEALINGS, STEPS = 6, 20_000
 """So often a split is annealed, with so many steps a group."""
 HEATS = (0.003, 0.001, 0.0003)
@@ -38,6 +41,7 @@ SHARES = (0.35, 1.0)
 """Of the time left: how much the first solver has, and the second."""
 
 
+@without_spare
 def ip(on: Workload, options: Options) -> Placed:
     """The best split that a program finds, contiguous or not, and the bound that it proves."""
     check(on, options, contiguous=False)
@@ -143,7 +147,7 @@ def _polished(on: Workload, options: Options, best: Ints, end: float) -> Ints:
     first = split.period(on, best, options.mode)
     if first <= 0 or on.devices < 3:
         return best
-    model = Model(on, options.mode, groups, UNITS / first)
+    model = Model(on, options.mode, groups, first)
     for _ in range(POLISHINGS):
         limit = min(EACH_S, end - now())
         if limit < 0.5:
@@ -169,7 +173,7 @@ def _solved(
     if value <= 0:
         return best, 0.0, True
     groups = _together(on, options, value)
-    model = Model(on, options.mode, groups, UNITS / value)
+    model = Model(on, options.mode, groups, value)
     at = np.empty(len(groups), np.int32)
     at[groups.of] = best  # those that are one in any better split may be apart in this one: a hint all the same
     answer = solver(model.program, max(0.1, limit), model.columns_of(at))
@@ -177,14 +181,17 @@ def _solved(
         found = model.split_of(answer.columns)[groups.of]
         if not split.faults(on, found) and split.period(on, found, options.mode) < value:
             best = found
-    return best, min(value, answer.bound / model.scale), answer.done
+    return best, min(value, model.time(answer.bound)), answer.done
 
 
 class Model:
-    """The program: a column for each group and device, and for each net and accelerator whether it comes or goes."""
+    """The program: a column for each group and device, and for each net and accelerator whether it comes or goes.
 
-    def __init__(self, on: Workload, mode: str, groups: Groups, scale: float) -> None:
-        self.on, self.groups, self.scale, self.program = on, groups, scale, Program()
+    known: the best period that is known; the program is of those that are no longer
+    """
+
+    def __init__(self, on: Workload, mode: str, groups: Groups, known: float) -> None:
+        self.on, self.groups, self.known, self.program = on, groups, known, Program()
         self.largest = self.program.column(UNITS)
         self.held = np.array([[self._held(v, d) for d in range(on.devices)] for v in range(len(groups))])
         for row in self.held.tolist():
@@ -197,20 +204,23 @@ class Model:
 
     def whole(self, time: float) -> int:
         """A time in the program's units."""
-        return math.floor(time * self.scale)
+        return _parts(time, self.known, UNITS)
+
+    def time(self, whole: int) -> float:
+        """What so many of the program's units are."""
+        return whole / UNITS * self.known
 
     def _held(self, v: int, d: int) -> int:
         takes = self.groups.acc[v] if d < self.on.accelerators else self.groups.cpu[v]
         fits = d >= self.on.accelerators or self.groups.size[v] <= self.on.memory
-        return self.program.column(int(fits and takes * self.scale <= UNITS), chosen=True)
+        return self.program.column(int(fits and takes <= self.known), chosen=True)
 
     def _memory(self) -> None:
         size, memory = self.groups.size, self.on.memory
-        if size.sum() > memory:
-            unit = memory / 2**30 if memory > 0 else 1.0
+        if size.sum() > memory > 0:
             for d in range(self.on.accelerators):
-                terms = [(int(self.held[v, d]), math.floor(size[v] / unit)) for v in range(len(size))]
-                self.program.row(terms, None, math.floor(memory / unit))
+                terms = [(int(self.held[v, d]), _parts(size[v], memory, BYTES)) for v in range(len(size))]
+                self.program.row(terms, None, BYTES)
 
     def _net(self, net: int, d: int) -> tuple[int, int]:
         """Columns of a net that comes into an accelerator, and that goes out."""
@@ -266,3 +276,8 @@ class Model:
     def split_of(self, columns: Whole) -> Ints:
         """(g,) device of each group."""
         return np.argmax(columns[self.held], axis=1).astype(np.int32)
+
+
+def _parts(what: float, whole: float, count: int) -> int:
+    """How many of ``count`` parts of a whole something is, rounded down; more than the whole is all the same."""
+    return math.floor(min(count * (float(what) / float(whole)), count + 1))

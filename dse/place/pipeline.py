@@ -6,9 +6,9 @@ search and answers where there is no time for it; ``period`` is what workloads a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from dse.place.ideals import Lattice, ideals
 from dse.place.reduced import Reduced
 from dse.place.split import MODES, SUM
 from model.mappings.arrays import Floats, Ints
+from runtime.errors import CleaveError
 
 PAIRS = 2_000_000
 """Pairs of ideals between two looks at the clock."""
@@ -66,11 +67,15 @@ class Found:
 
 
 def best(on: Reduced, rules: Rules = ALONE, under: float = np.inf, watch: Watch = _always) -> Found:
-    """The split with the smallest largest load, if that is less than ``under``."""
-    program = costs(on, rules)
+    """The split with the smallest largest load, if that is less than ``under``.
+
+    ``CleaveError`` where there are too many devices.
+    """
+    _check_devices(on, rules)
     of = ideals(len(on), on.edge, most_ideals(on, rules), lambda _: watch(0, 0))
     if of is None:
         return Found(np.inf, min(floor(on, rules), under), [], 0, False, crowded=watch(0, 0))
+    program = costs(on, rules)
     bound = min(floor(on, rules), under)
     for limit in _limits(bound, under):
         table = _table(len(of), len(program.used), limit)
@@ -133,8 +138,26 @@ def _table(ideals: int, cells: int, under: float) -> stages.Table:
 
 def most_ideals(on: Reduced, rules: Rules) -> int:
     """Ideals that there is memory for: members, hashes and steps while they are found; values of states."""
-    cells = int(np.prod(_counts(on, rules) + 1, dtype=np.int64))
-    return MOST_BYTES // (2 * (len(on) // 8 + 64) + 14 * cells)
+    fixed, each = _bytes(on, rules)
+    return max(0, MOST_BYTES - fixed) // (2 * (len(on) // 8 + 64) + each)
+
+
+def _bytes(on: Reduced, rules: Rules) -> tuple[int, int]:
+    """Of states: those that a walk lists, and those of an ideal."""
+    counts = _counts(on, rules).tolist()
+    cells, copies = math.prod(count + 1 for count in counts), _copies(on, rules)
+    return cells * (9 + len(counts) * (4 + 12 * copies)), 14 * cells
+
+
+def _check_devices(on: Reduced, rules: Rules) -> None:
+    """``CleaveError`` where there is no memory for states of as many ideals as a path has, the least there can be."""
+    fixed, each = _bytes(on, rules)
+    if fixed + each * (len(on) + 1) > MOST_BYTES:
+        way = "take --method local-search" if rules.bandwidth is None else "leave --replicate out"
+        raise CleaveError(
+            f"{on.counts.sum():,} devices are too many: there is no memory for a table of all numbers of them that "
+            f"could be in use; take fewer, or {way}"
+        )
 
 
 def _counts(on: Reduced, rules: Rules) -> Ints:
@@ -142,14 +165,18 @@ def _counts(on: Reduced, rules: Rules) -> Ints:
     return on.counts if rules.bandwidth else np.minimum(on.counts, len(on)).astype(np.int32)
 
 
+def _copies(on: Reduced, rules: Rules) -> int:
+    """Devices that a stage can have."""
+    return 1 if rules.bandwidth is None else max(1, int(on.counts.max()))
+
+
 def costs(on: Reduced, rules: Rules) -> stages.Costs:
     """It, as the kernels want it."""
     counts = _counts(on, rules)
-    used = np.array(list(product(*[range(count + 1) for count in counts])), dtype=np.int32)
+    used = np.ascontiguousarray(np.indices((counts + 1).tolist(), dtype=np.int32).reshape(len(counts), -1).T)
     stride = np.array([np.prod(counts[c + 1 :] + 1, dtype=np.int64) for c in range(len(counts))], dtype=np.int32)
     outside = np.zeros(len(on.source), dtype=np.int32) if on.outside is None else on.outside
     net_ptr, net = _by_node(on)
-    copies = 1 if rules.bandwidth is None else max(1, int(counts.max()))
     return stages.Costs(
         np.ascontiguousarray(on.time),
         on.size,
@@ -166,7 +193,7 @@ def costs(on: Reduced, rules: Rules) -> stages.Costs:
         *weights(on),
         MODES.index(rules.mode),
         0.0 if rules.bandwidth is None else 1 / rules.bandwidth,
-        copies,
+        _copies(on, rules),
     )
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.place import noncontiguous, split
+from dse.place import local, noncontiguous, split
 from dse.place.anneal import anneal, board
 from dse.place.groups import by_color, grouped
+from dse.place.methods import METHODS, PERIOD
 from dse.place.noncontiguous import Model, ip, least
 from dse.place.placed import Options
 from dse.place.program import cp_sat, highs
@@ -61,12 +66,12 @@ def test_both_solvers_agree_and_no_bound_is_above_the_best(seed: int) -> None:
     if not 0 < best < np.inf:
         return
     groups = grouped(on, by_color(on))
-    model = Model(on, split.SUM, groups, noncontiguous.UNITS / (1.5 * best))
+    model = Model(on, split.SUM, groups, 1.5 * best)
     for answer in (cp_sat(model.program, 60), highs(model.program, 60)):
         assert answer.done
         assert answer.columns is not None
         assert split.period(on, model.split_of(answer.columns)[groups.of]) == pytest.approx(best, rel=1e-4)
-        assert answer.bound / model.scale <= best * (1 + 1e-12)
+        assert model.time(answer.bound) <= best * (1 + 1e-12)
 
 
 @settings(max_examples=200, deadline=None)
@@ -90,8 +95,52 @@ def test_annealing_keeps_to_what_may_be_and_is_never_worse(seed: int) -> None:
 def test_the_solver_gives_the_same_under_a_limit_that_no_machine_changes() -> None:
     on = small.workload(3, nodes=8)
     groups = grouped(on, by_color(on))
-    model = Model(on, split.SUM, groups, noncontiguous.UNITS / max(1.0, float(on.acc[np.isfinite(on.acc)].sum() + 100)))
+    model = Model(on, split.SUM, groups, max(1.0, float(on.acc[np.isfinite(on.acc)].sum() + 100)))
     first, second = (cp_sat(model.program, 60, work=5.0) for _ in range(2))
     assert first.columns is not None
     assert second.columns is not None
     assert (first.columns == second.columns).all()
+
+
+def chain(cost: float = 1, devices: int = 2, **node: Any) -> Workload:
+    """Four nodes, the first net of which costs that."""
+    times = {"supportedOnFpga": 1, "fpgaLatency": 4, "cpuLatency": 9, "size": 5}
+    edges = [{"sourceId": k, "destId": k + 1, "cost": 1 if k else cost} for k in range(3)]
+    head = {"maxSizePerFPGA": 30, "maxFPGAs": devices, "maxCPUs": devices}
+    return Workload.of({**head, "nodes": [{"id": k, **times, **node} for k in range(4)], "edges": edges}, "chain")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "on",
+    [
+        chain(cost=1e15),
+        chain(cost=1e300),
+        chain(fpgaLatency=1e15),
+        chain(fpgaLatency=1e-300, cpuLatency=1e300),
+        chain(fpgaLatency=5e-324, cpuLatency=5e-324),
+        chain(size=1e300),
+        replace(chain(), memory=0.0),
+        replace(chain(), memory=5e-324),
+        replace(chain(size=1e300), memory=2.5e300),
+    ],
+)
+def test_numbers_may_be_far_apart(on: Workload, mode: str) -> None:
+    found, best = ip(on, Options(mode, contiguous=False, limit_s=20)), best_of(on, mode)
+    assert found.value == split.period(on, found.device, mode) == best
+    assert best * (1 - 1e-4) <= found.bound <= best
+
+
+@pytest.mark.parametrize(("module", "method"), [(noncontiguous, "ip"), (local, "local-search")])
+def test_devices_beyond_the_nodes_of_a_kind_are_not_looked_at(
+    module: ModuleType, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = list[Workload]()
+    monkeypatch.setattr(module, "check", lambda on, *_, **__: seen.append(on))
+    on = chain(devices=50)
+    on.acc[-1], on.cpu[-1] = np.inf, 1
+    found = METHODS[PERIOD][method](on, Options(contiguous=False, limit_s=20))
+    assert [(few.accelerators, few.cpus) for few in seen] == [(4, 4)]
+    assert found.device[:3].max() < 4
+    assert 50 <= found.device[3] < 54
+    assert found.value == split.period(on, found.device) == 6

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.place import period, pipeline, split
+from dse.place import local, period, pipeline, split
 from dse.place.baselines import expert, greedy
 from dse.place.local import local_search
 from dse.place.period import dp, dpl, pipedream
@@ -124,6 +124,21 @@ def test_a_local_optimum_is_one(seed: int, mode: str) -> None:
         unit = np.unique(on.color, return_index=True)[1]
         near = device[(device[:, unit] != base[unit]).sum(axis=1) == 1]
         assert brute.values(on, near, mode).min(initial=np.inf) >= found.value * (1 - 1e-6)
+
+
+def test_what_rounding_makes_of_the_same_split_is_no_improvement(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [
+        {"id": k, "supportedOnFpga": 1, "fpgaLatency": acc, "cpuLatency": cpu, "size": size}
+        for k, (acc, cpu, size) in enumerate([(2.0, 1.3, 0.0), (0.6, 5.1, 0.7), (1.5, 1.5, 2.7)])
+    ]
+    edges = [{"sourceId": 0, "destId": 1, "cost": 0.1}, {"sourceId": 1, "destId": 2, "cost": 0.3}]
+    head = {"maxSizePerFPGA": 0.7, "maxFPGAs": 1, "maxCPUs": 1}
+    moves = iter(range(1000))
+    improve = local._improve
+    monkeypatch.setattr(local, "_improve", lambda *state: next(moves) >= 0 and improve(*state))
+    found = placed(local_search, Workload.of({**head, "nodes": nodes, "edges": edges}, "decimals"))
+    assert found is not None
+    assert found.value == pytest.approx(2.8)
 
 
 @settings(max_examples=50, deadline=None)

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from dse.place import pipeline
 from dse.place.linear import along, branchings, linearised
-from dse.place.pipeline import Rules, best, floor
+from dse.place.pipeline import ALONE, Rules, best, floor
 from dse.place.reduced import Reduced
 from dse.place.split import MODES
+from runtime.errors import CleaveError
 
 
 def cluster(seed: int) -> Reduced:
@@ -152,6 +153,19 @@ def test_the_floor_is_work_shared_by_speed_or_what_one_class_alone_can_do_or_a_n
 
 def test_more_devices_than_nodes_do_not_matter() -> None:
     assert best(equal(3, [2.0, 3.0], [5000, 5000])).value == 2
+
+
+@pytest.mark.parametrize(
+    ("rules", "way"), [(Rules(bandwidth=1.0), "leave --replicate out"), (ALONE, "take --method local-search")]
+)
+def test_devices_whose_states_there_is_no_memory_for_are_told(
+    rules: Rules, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on = equal(3, [2.0, 3.0], [2, 2])
+    assert best(on, rules).complete
+    monkeypatch.setattr(pipeline, "MOST_BYTES", 500)
+    with pytest.raises(CleaveError, match=f"4 devices are too many: .* {way}"):
+        best(on, rules)
 
 
 def test_branches_are_one_and_what_all_pass_is_by_itself() -> None:
