@@ -39,7 +39,7 @@ def series(on: Workload, options: Options) -> Placed:
         until = now() + share * (end - now())
         found += [slot for slot in [_by_ideals(on, options, False, until, most)] if slot is not None]
         if most == ALL:
-            bound = floor(on, slots(on, options.subgraphs), end - 0.3 * (end - now()))
+            bound = floor(on, options.subgraphs, end - 0.3 * (end - now()))
     if len(found) == 1:
         until = now() + 0.5 * (end - now())
         found += [slot for slot in [_by_ideals(on, options, True, until)] if slot is not None]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dse.place.clock import now
 from dse.place.groups import by_color, grouped
+from dse.place.latency import slots
 from dse.place.reach import tasks
 from dse.place.series import OutOfReachError, Piece
 from dse.place.workload import Workload, components, topological
@@ -24,8 +25,8 @@ BESIDE = (0, 4, 8, 12, 16, 24, 40, 1_000_000)
 they take least time."""
 
 
-def floor(on: Workload, slots: int, due: float) -> float:
-    """A time that no split with so many subgraphs on accelerators is below. due: when to stop looking"""
+def floor(on: Workload, q: int, due: float) -> float:
+    """A time that no split with so many subgraphs on each accelerator is below. due: when to stop looking"""
     best = longest(on)
     count, label = components(len(on), on.edge)
     for part in range(count):
@@ -36,7 +37,7 @@ def floor(on: Workload, slots: int, due: float) -> float:
             begin = now()
             if keep.any() and int(keep.sum()) not in before:
                 before.add(int(keep.sum()))
-                best = max(best, _in_series(_kept(whole, keep), slots, due))
+                best = max(best, _in_series(_kept(whole, keep), q, due))
             if now() + 3 * (now() - begin) > due:
                 break
     return best
@@ -89,15 +90,15 @@ def beside(on: Workload) -> Ints:
     return np.array([len(path) - (d | u).bit_count() for d, u in zip(down, up, strict=True)], np.int32)
 
 
-def _in_series(on: Workload, slots: int, due: float) -> float:
-    of = _safely_grouped(on)
+def _in_series(on: Workload, q: int, due: float) -> float:
+    of = _safely_grouped(on, q)
     groups = grouped(on, of)
     edge = between(on, of)
     order = topological(len(groups), edge)
     if len(order) < len(groups):
         return 0.0
     cpu = _inner_paths(on, of) if on.cpus else np.full(len(groups), np.inf)
-    whole = Piece(tasks(groups, cpu, on.memory, slots), order, edge, True, due)
+    whole = Piece(tasks(groups, cpu, on.memory, slots(on, q)), order, edge, True, due)
     try:
         return float(whole.table_from(0)[-1, -1])
     except OutOfReachError:
@@ -110,8 +111,13 @@ def between(on: Workload, of: Ints) -> Ints:
     return np.unique(edge[edge[:, 0] != edge[:, 1]], axis=0).reshape(-1, 2).astype(np.int32)
 
 
-def _safely_grouped(on: Workload) -> Ints:
-    """Groups of one colour that wait for nothing together that they would not wait for apart; other nodes alone."""
+def _safely_grouped(on: Workload, q: int) -> Ints:
+    """Groups of one colour that wait for nothing together that they would not wait for apart; other nodes alone.
+
+    Of several subgraphs of an accelerator each may have some nodes of a colour: all are alone then.
+    """
+    if q > 1:
+        return np.arange(len(on), dtype=np.int32)
     of = by_color(on)
     paths = _inner_paths(on, of)
     alone = np.isinf(paths)[of]

@@ -1,4 +1,7 @@
-"""Simulated annealing of a split for latency: groups move between subgraphs and CPUs, alone or a row of them."""
+"""Simulated annealing of a split for latency: groups move between subgraphs and CPUs, alone or a row of them.
+
+Where accelerators have several subgraphs, a node of a group moves between those of one accelerator, too.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ class Course(NamedTuple):
     """A workload's nodes for compiled code. slots: subgraphs; q: of them on one accelerator.
 
     source, cost, net_first, reader: nets, as in ``Groups``; succ_first, succ: who comes after each node
-    first, member: nodes of each group, which move together; order: groups in topological order
+    first, member: nodes of each group, which share a device; order: groups in topological order
     """
 
     acc: Floats
@@ -177,9 +180,42 @@ def _slot_near(on, v, slot):  # type: ignore[no-untyped-def]
 
 
 @released
+def _move_groups(on, slot):  # type: ignore[no-untyped-def]
+    """Take a group elsewhere, and with luck some that follow; whether it was not there."""
+    n = len(on.order)
+    at = np.random.randint(n)
+    v = on.order[at]
+    was, kind = slot[on.member[on.first[v]]], np.random.randint(6)
+    to = np.random.randint(on.slots + 1)
+    if kind > 2:
+        to = _slot_near(on, v, slot)
+    elif kind > 1:
+        to = slot[on.member[on.first[on.order[min(n - 1, max(0, at + np.random.randint(-6, 7)))]]]]
+    if to == was:
+        return False
+    _put(on, v, to, slot)
+    if kind % 2 == 1:
+        for k in range(at + 1, min(n, at + 1 + np.random.randint(1, 16))):
+            if slot[on.member[on.first[on.order[k]]]] == was:
+                _put(on, on.order[k], to, slot)
+    return True
+
+
+@released
+def _move_node(on, slot):  # type: ignore[no-untyped-def]
+    """Take a node of a group to another subgraph of its accelerator; whether it was not there."""
+    v = on.order[np.random.randint(len(on.order))]
+    u = on.member[np.random.randint(on.first[v], on.first[v + 1])]
+    was = slot[u]
+    if was < on.slots:
+        slot[u] = was // on.q * on.q + np.random.randint(on.q)
+    return slot[u] != was
+
+
+@released
 def _improve(on, best, seed, steps, hot):  # type: ignore[no-untyped-def]
     np.random.seed(seed)
-    g, n = len(best), len(on.order)
+    g = len(best)
     unit_first, member = np.zeros(on.slots + 1, np.int32), np.zeros(g, np.int32)
     wait, queue = np.zeros(on.slots + g, np.int32), np.zeros(on.slots + g, np.int32)
     ends, held, mark = np.zeros(on.slots + g), np.zeros(on.slots // on.q), np.zeros(on.slots, np.int32)
@@ -187,22 +223,10 @@ def _improve(on, best, seed, steps, hot):  # type: ignore[no-untyped-def]
     now = lowest = time_of(on, slot, unit_first, member, wait, ends, queue, held, mark)
     for step in range(steps if now > 0 else 0):
         heat = hot * COLD ** (step / steps)
-        at = np.random.randint(n)
-        v = on.order[at]
-        was, kind = slot[on.member[on.first[v]]], np.random.randint(6)
-        to = np.random.randint(on.slots + 1)
-        if kind > 2:
-            to = _slot_near(on, v, slot)
-        elif kind > 1:
-            to = slot[on.member[on.first[on.order[min(n - 1, max(0, at + np.random.randint(-6, 7)))]]]]
-        if to == was:
-            continue
         saved[:] = slot
-        _put(on, v, to, slot)
-        if kind % 2 == 1:  # some that follow, too
-            for k in range(at + 1, min(n, at + 1 + np.random.randint(1, 16))):
-                if slot[on.member[on.first[on.order[k]]]] == was:
-                    _put(on, on.order[k], to, slot)
+        moved = _move_node(on, slot) if on.q > 1 and np.random.randint(4) == 0 else _move_groups(on, slot)
+        if not moved:
+            continue
         new = time_of(on, slot, unit_first, member, wait, ends, queue, held, mark)
         if new <= now or np.random.random() < np.exp((now - new) / (heat * now)):
             now = new

@@ -97,7 +97,7 @@ def test_a_split_takes_what_a_simulation_takes(seed: int, q: int) -> None:
 def test_no_method_is_better_than_brute_force_and_no_bound_above_it(seed: int, path: bool) -> None:
     on = small.workload(seed, nodes=5, path=path)
     best = best_of(on, 1)
-    assert floor(on, on.accelerators, np.inf) <= best * (1 + 1e-9) + 1e-12
+    assert floor(on, 1, np.inf) <= best * (1 + 1e-9) + 1e-12
     for method in METHODS:
         found = placed(method, on)
         assert found is None or best <= found.value * (1 + 1e-9)
@@ -106,17 +106,37 @@ def test_no_method_is_better_than_brute_force_and_no_bound_above_it(seed: int, p
             assert found.value == pytest.approx(best, rel=0.5, abs=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
-@given(SEEDS)
-def test_no_bound_is_above_what_several_subgraphs_can(seed: int) -> None:
+@settings(max_examples=250, deadline=None)
+@given(SEEDS, st.integers(0, 2))
+def test_no_bound_is_above_what_several_subgraphs_can(seed: int, shared: int) -> None:
     on = small.workload(seed, nodes=4)
-    on = replace(on, accelerators=min(2, on.accelerators), color=np.arange(len(on)))
+    on = replace(on, accelerators=min(2, on.accelerators), color=np.maximum(np.arange(len(on)), shared))
     if on.devices == 0:
         return
     best = best_of(on, 2)
-    assert floor(on, slots(on, 2), np.inf) <= best * (1 + 1e-9) + 1e-12
+    assert floor(on, 2, np.inf) <= best * (1 + 1e-9) + 1e-12
     found = placed(series, on, subgraphs=2)
     assert found is None or found.bound <= best * (1 + 1e-9) <= found.value * (1 + 1e-8)
+
+
+def test_nodes_of_a_colour_may_be_in_several_subgraphs_of_an_accelerator() -> None:
+    node = {"supportedOnFpga": 1, "cpuLatency": 0, "size": 1}
+    body = {
+        "maxSizePerFPGA": 3,
+        "maxFPGAs": 2,
+        "maxCPUs": 0,
+        "nodes": [
+            node | {"id": 1, "fpgaLatency": 1, "colorClass": 1},
+            node | {"id": 2, "fpgaLatency": 100, "colorClass": 1},
+            node | {"id": 3, "fpgaLatency": 100},
+        ],
+        "edges": [{"sourceId": 1, "destId": 2, "cost": 0}, {"sourceId": 1, "destId": 3, "cost": 0}],
+    }
+    on = Workload.of(body, "early")
+    found = placed(series, on, subgraphs=2)
+    assert found is not None
+    assert found.value == best_of(on, 2) == 101
+    assert found.optimal
 
 
 @settings(max_examples=100, deadline=None)
