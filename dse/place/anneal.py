@@ -47,7 +47,7 @@ def board(on: Workload, groups: Groups) -> Board:
             found[group].append(net)
     return Board(
         on.accelerators,
-        on.memory,
+        on.room,
         np.stack([groups.acc] * on.accelerators + [groups.cpu] * on.cpus, axis=1),
         groups.size,
         groups.source,

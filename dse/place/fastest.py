@@ -16,7 +16,7 @@ from dse.place.period import dp
 from dse.place.placed import Options, Placed, check
 from dse.place.reach import tasks
 from dse.place.series import OutOfReachError, Piece, placed
-from dse.place.workload import Workload, components, topological
+from dse.place.workload import MARGIN, Workload, components, topological
 from model.mappings.arrays import Floats, Ints
 from runtime.errors import CleaveError
 
@@ -76,7 +76,7 @@ def _judged(on: Workload, options: Options, slot: Ints, bound: float) -> Placed:
         raise CleaveError(f"the split that this method makes is none that may be: {found[0]}")
     value = latency(on, slot, q)
     of = slot if q > 1 else None
-    return Placed(devices(on, slot, q), value, min(bound, value), value <= bound * (1 + 1e-9), slot=of)
+    return Placed(devices(on, slot, q), value, min(bound, value), value <= bound * MARGIN, slot=of)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,9 +123,9 @@ def _some(on: Workload, options: Options) -> Ints:
     plan, q = _plan(on), options.subgraphs
     at, held, k = np.full(len(plan.groups), slots(on, q), np.int32), 0.0, 0
     for v in topological(len(plan.groups), plan.edge).tolist():
-        while k < on.accelerators and held + plan.groups.size[v] > on.memory and held > 0:
+        while k < on.accelerators and held + plan.groups.size[v] > on.room and held > 0:
             k, held = k + 1, 0.0
-        if k < on.accelerators and np.isfinite(plan.groups.acc[v]) and held + plan.groups.size[v] <= on.memory:
+        if k < on.accelerators and np.isfinite(plan.groups.acc[v]) and held + plan.groups.size[v] <= on.room:
             at[v], held = k * q, held + plan.groups.size[v]
         else:
             k, held = k + (held > 0), 0.0
@@ -143,7 +143,7 @@ def _by_ideals(on: Workload, options: Options, chain: bool, due: float, most: in
         if len(aside) == 0:
             return None  # as where none are beside
         plan = replace(plan, order=plan.order[~np.isin(plan.order, aside)])
-    laid = tasks(plan.groups, plan.on_cpu, on.memory, on.accelerators)
+    laid = tasks(plan.groups, plan.on_cpu, on.room, on.accelerators)
     piece = Piece(laid, plan.order, plan.edge, False, due, chain=chain)
     try:
         takes, _ = piece.from_nothing
@@ -169,7 +169,7 @@ def _annealed(on: Workload, options: Options, slot: Ints, bound: float, end: flo
     order = of[on.order][np.sort(np.unique(of[on.order], return_index=True)[1])]
     laid, found = course(on, of, order[_matters(on, of)[order]], q), [slot]
     for k in range(ROUNDS):
-        if now() > end or latency(on, _best(on, found, q), q) <= bound * (1 + 1e-9):
+        if now() > end or latency(on, _best(on, found, q), q) <= bound * MARGIN:
             break
         options.watch(k, ROUNDS, "annealings")
         start = slot if k < ROUNDS // 2 else _best(on, found, q)

@@ -98,7 +98,7 @@ def _in_series(on: Workload, q: int, due: float) -> float:
     if len(order) < len(groups):
         return 0.0
     cpu = _inner_paths(on, of) if on.cpus else np.full(len(groups), np.inf)
-    whole = Piece(tasks(groups, cpu, on.memory, slots(on, q)), order, edge, True, due)
+    whole = Piece(tasks(groups, cpu, on.room, slots(on, q)), order, edge, True, due)
     try:
         return float(whole.table_from(0)[-1, -1])
     except OutOfReachError:

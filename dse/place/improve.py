@@ -50,7 +50,7 @@ def course(on: Workload, of: Ints, order: Ints, q: int) -> Course:
         on.acc, cpu, on.size, nodes.source, nodes.cost, nodes.first, nodes.reader,
         starts(on.edge[:, 0], len(on)), np.ascontiguousarray(on.edge[:, 1]),
         starts(of, int(of.max()) + 1), np.argsort(of, kind="stable").astype(np.int32), order,
-        on.memory, on.accelerators * q, q,
+        on.room, on.accelerators * q, q,
     )  # fmt: skip
 
 

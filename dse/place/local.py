@@ -162,7 +162,7 @@ def _excess(on: stages.Costs, s: State) -> float:
     found = 0.0
     for d in range(len(s.kind)):
         room = on.memory[ix(s.kind[ix(d)])]
-        if s.held[ix(d)] > room * stages.MARGIN:
+        if s.held[ix(d)] > room:
             found += s.held[ix(d)] - room
     return found
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dse.place.ideals import Lattice, ideals
 from dse.place.pipeline import Found, Rules, Stage, Watch, best, most_ideals, weights
 from dse.place.reduced import Reduced
-from dse.place.stages import MARGIN
+from dse.place.workload import MARGIN
 from model.mappings.arrays import Floats, Ints
 
 

@@ -74,7 +74,7 @@ def _first(on: Workload, options: Options) -> Ints:
 def _packed(on: Workload) -> Ints:
     """Largest groups first, each where most is free; on a CPU what no accelerator runs or holds."""
     groups = grouped(on, by_color(on))
-    free, at = np.full(on.accelerators, on.memory), np.empty(len(groups), np.int32)
+    free, at = np.full(on.accelerators, on.room), np.empty(len(groups), np.int32)
     for v in np.argsort(-groups.size, kind="stable").tolist():
         most = int(np.argmax(free)) if on.accelerators else -1
         if most >= 0 and free[most] >= groups.size[v] and np.isfinite(groups.acc[v]):
@@ -212,14 +212,14 @@ class Model:
 
     def _held(self, v: int, d: int) -> int:
         takes = self.groups.acc[v] if d < self.on.accelerators else self.groups.cpu[v]
-        fits = d >= self.on.accelerators or self.groups.size[v] <= self.on.memory
+        fits = d >= self.on.accelerators or self.groups.size[v] <= self.on.room
         return self.program.column(int(fits and takes <= self.known), chosen=True)
 
     def _memory(self) -> None:
-        size, memory = self.groups.size, self.on.memory
-        if size.sum() > memory > 0:
+        size, room = self.groups.size, self.on.room
+        if size.sum() > room > 0:
             for d in range(self.on.accelerators):
-                terms = [(int(self.held[v, d]), _parts(size[v], memory, BYTES)) for v in range(len(size))]
+                terms = [(int(self.held[v, d]), _parts(size[v], room, BYTES)) for v in range(len(size))]
                 self.program.row(terms, None, BYTES)
 
     def _net(self, net: int, d: int) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dse.place import split
-from dse.place.workload import Workload
+from dse.place.workload import MARGIN, Workload
 from model.mappings.arrays import Ints
 from runtime.errors import CleaveError
 
@@ -64,7 +64,7 @@ def judged(on: Workload, options: Options, device: Ints, bound: float, **more: A
     if found:
         raise CleaveError(f"the split that this method makes is none that may be: {found[0]}")
     value = worth(on, options, device, more.get("copies"))
-    return Placed(device, value, min(bound, value), value <= bound * (1 + 1e-9), **more)
+    return Placed(device, value, min(bound, value), value <= bound * MARGIN, **more)
 
 
 def worth(on: Workload, options: Options, device: Ints, copies: Ints | None = None) -> float:

@@ -32,7 +32,7 @@ class Reduced:
     size:   (n,) float bytes of a node
     cost:   (N, C) float time that a device is busy with a net that it cuts
     source: (N,) int32 node that makes it, -1: none of these; pin_ptr, pin: (N + 1,), (P,) int32 all nodes of it
-    counts: (C,) int32 devices; memory: (C,) float bytes of a device
+    counts: (C,) int32 devices; memory: (C,) float bytes that a device has room for
     outside: (N,) int32 1: the net has nodes elsewhere, so that any device with one of these cuts it; None: none has
 
     Devices are numbered class by class.
@@ -103,7 +103,7 @@ def contracted(on: Workload, label: Ints | NDArray[np.int64], edge: Ints) -> Red
         np.cumsum([0, *[len(pins) for _, pins in nets]], dtype=np.int32),
         np.array([pin for _, pins in nets for pin in pins], dtype=np.int32),
         np.array([on.accelerators, on.cpus], dtype=np.int32),
-        np.array([on.memory, np.inf]),
+        np.array([on.room, np.inf]),
     )
     return Reduction(made, part)
 

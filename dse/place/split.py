@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.place.stages import MARGIN
 from dse.place.workload import Workload, components
 from model.mappings.arrays import Floats, Ints
 
@@ -109,6 +108,6 @@ def faults(on: Workload, device: Ints) -> list[str]:
     if np.isinf(on.acc[device < on.accelerators]).any():
         found.append("a node is on an accelerator that cannot run it")
     held = load(on, device).held[: on.accelerators]
-    full = [(k, b) for k, b in enumerate(held) if b > on.memory * MARGIN]
+    full = [(k, b) for k, b in enumerate(held) if b > on.room]
     found += [f"accelerator {k} holds {b:.0f} of {on.memory:.0f} bytes" for k, b in full]
     return found

@@ -18,13 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.place.ideals import Lattice
+from dse.place.workload import MARGIN
 from model.compiled import inlined, kernel
 from model.mappings.arrays import Floats, Ints, ix
 
 SUM, OVERLAP, DUPLEX = range(3)
 """``split.MODES``, by number."""
-MARGIN = 1 + 1e-9
-"""Sums of the same times in another order differ by less."""
 
 
 class Costs(NamedTuple):

@@ -8,7 +8,6 @@ cost, each gets a node of its own that stays with its source, as their appendix 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,8 +26,11 @@ from runtime.errors import CleaveError
 NODE = ("id", "supportedOnFpga", "cpuLatency", "fpgaLatency", "size")
 EDGE = ("sourceId", "destId", "cost")
 HEAD = ("maxSizePerFPGA", "maxFPGAs", "maxCPUs", "nodes", "edges")
-MOST, MOST_NUMBER, MOST_DEVICES = 2**63 - 1, sys.float_info.max, 100_000
-"""The largest id of a node or a colour, the largest number, and how many devices there may be of a kind."""
+MARGIN = 1 + 1e-9
+"""Sums of the same numbers in another order differ by less."""
+MOST, MOST_NUMBER, MOST_DEVICES = 2**63 - 1, 1e200, 100_000
+"""The largest id of a node or a colour, the largest number, which leaves room for sums and products, and how many
+devices there may be of a kind."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +69,11 @@ class Workload:
         """Accelerators, which come first, and CPUs."""
         return self.accelerators + self.cpus
 
+    @property
+    def room(self) -> float:
+        """Bytes that the nodes of an accelerator may take: its memory, whichever the order in which they are summed."""
+        return self.memory * MARGIN
+
     @cached_property
     def order(self) -> Ints:
         """(n,) nodes in a topological order: of those that could come next always the first."""
@@ -99,21 +106,19 @@ class Workload:
         pairs = [_ends(edge, index) for edge in edges]
         costs = [_number(edge, "cost", f"the edge {edge['sourceId']} → {edge['destId']}") for edge in edges]
         pairs, cost, added = _nets(len(nodes), pairs, costs)
+        backward = ["isBackwardNode" in n and _flag(n, "isBackwardNode") for n in nodes]
         found = Workload(
             name,
             np.array([node["id"] for node in nodes] + [-1] * len(added), dtype=np.int64),
             np.array(
-                [_number(n, "fpgaLatency", _name(n)) if n["supportedOnFpga"] else np.inf for n in nodes]
+                [_number(n, "fpgaLatency", _name(n)) if _flag(n, "supportedOnFpga") else np.inf for n in nodes]
                 + [0.0] * len(added)
             ),
             np.array([_number(n, "cpuLatency", _name(n)) for n in nodes] + [0.0] * len(added)),
             cost,
             np.array([_number(n, "size", _name(n)) for n in nodes] + [0.0] * len(added)),
             _colors(nodes, added),
-            np.array(
-                [bool(n.get("isBackwardNode", 0)) for n in nodes]
-                + [bool(nodes[k].get("isBackwardNode", 0)) for k in added]
-            ),
+            np.array(backward + [backward[k] for k in added]),
             np.array(sorted(set(pairs)), dtype=np.int32).reshape(-1, 2),
             _count(body, "maxFPGAs"),
             _count(body, "maxCPUs"),
@@ -174,11 +179,19 @@ def _name(node: Mapping[str, Any]) -> str:
 
 
 def _number(body: Mapping[str, Any], key: str, where: str) -> float:
-    """A number that is not negative."""
+    """A number that is not negative, and whose sums are finite."""
     value = body[key]
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST_NUMBER:
-        raise CleaveError(f"{where} has {key} = {json.dumps(value)}, which is no number from 0 on")
+        raise CleaveError(f"{where} has {key} = {json.dumps(value)}, which is no number from 0 to {MOST_NUMBER:g}")
     return float(value)
+
+
+def _flag(node: Mapping[str, Any], key: str) -> bool:
+    """What a node is or is not: a truth value, or 1 or 0 for it."""
+    value = node[key]
+    if not isinstance(value, int) or value not in (0, 1):
+        raise CleaveError(f"{_name(node)} has {key} = {json.dumps(value)}, which is neither true (1) nor false (0)")
+    return bool(value)
 
 
 def _count(body: Mapping[str, Any], key: str) -> int:

@@ -64,12 +64,32 @@ def test_a_split_that_fits_to_the_last_byte_fits_in_whichever_order_it_is_summed
             {"maxCPUs": 3_000_000_000},
             "the workload has maxCPUs = 3000000000, which is no whole number from 0 to 100000",
         ),
-        ({"maxSizePerFPGA": 10**400}, f"the workload has maxSizePerFPGA = {10**400}, which is no number from 0 on"),
+        (
+            {"maxSizePerFPGA": 10**400},
+            f"the workload has maxSizePerFPGA = {10**400}, which is no number from 0 to 1e+200",
+        ),
     ],
 )
 def test_numbers_that_cannot_be_are_told(tmp_path: Path, change: dict[str, Any], sentence: str) -> None:
     file = written(tmp_path, **change)
     said = dse("place", "--workload", file)
+    assert (said.code, said.sentences) == (2, [f"{file}: {sentence}"])
+
+
+@pytest.mark.parametrize("key", ["fpgaLatency", "cpuLatency", "size"])
+def test_numbers_that_have_no_sum_are_refused(tmp_path: Path, key: str) -> None:
+    file = written(tmp_path, nodes=[{**row, key: 1e308} for row in NODES])
+    said = dse("place", "--workload", file, "--objective", "latency")
+    assert (said.code, said.out) == (2, "")
+    assert said.sentences == [f"{file}: node 10 has {key} = 1e+308, which is no number from 0 to 1e+200"]
+
+
+@pytest.mark.parametrize("key", ["supportedOnFpga", "isBackwardNode"])
+@pytest.mark.parametrize("bad", ["0", "false", [], None, {}, 2, -1, 1.0])
+def test_what_is_neither_true_nor_false_is_refused(tmp_path: Path, key: str, bad: Any) -> None:
+    file = written(tmp_path, nodes=[*NODES[:-1], {**NODES[-1], key: bad}])
+    said = dse("place", "--workload", file)
+    sentence = f"node 60 has {key} = {json.dumps(bad)}, which is neither true (1) nor false (0)"
     assert (said.code, said.sentences) == (2, [f"{file}: {sentence}"])
 
 
@@ -299,7 +319,7 @@ def test_no_device_of_a_cnn_exceeds_what_it_may_take() -> None:
         (("--cnn", "six.onnx", "--platform", "p.txt", "--max-memory", "1"), "--max-memory: '1' has no unit"),
         (
             ("--cnn", "six.onnx", "--platform", "p.txt", "--max-memory", "1kB"),
-            "at most 0.001 MB a device: the least is",
+            "at most 0.001 MB a device: the least found is",
         ),
     ],
 )

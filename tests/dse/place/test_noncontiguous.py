@@ -115,14 +115,14 @@ def chain(cost: float = 1, devices: int = 2, **node: Any) -> Workload:
     "on",
     [
         chain(cost=1e15),
-        chain(cost=1e300),
+        chain(cost=1e190),
         chain(fpgaLatency=1e15),
-        chain(fpgaLatency=1e-300, cpuLatency=1e300),
+        chain(fpgaLatency=1e-300, cpuLatency=1e190),
         chain(fpgaLatency=5e-324, cpuLatency=5e-324),
-        chain(size=1e300),
+        chain(size=1e190),
         replace(chain(), memory=0.0),
         replace(chain(), memory=5e-324),
-        replace(chain(size=1e300), memory=2.5e300),
+        replace(chain(size=1e190), memory=2.5e190),
     ],
 )
 def test_numbers_may_be_far_apart(on: Workload, mode: str) -> None:
