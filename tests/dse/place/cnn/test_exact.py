@@ -23,7 +23,7 @@ from tests.tiny_cnn import examples, network, node, save, weight
 
 SEEDS = st.integers(0, 2**32 - 1)
 MOST = 3000
-CLOSE = {"latency_s": 2.0, "period_s": 1.25}
+CLOSE = {"latency_s": 1.5, "period_s": 1.25}
 """What is found for itself takes at most so many times as long as the best of all."""
 
 
