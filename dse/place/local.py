@@ -161,9 +161,7 @@ def _excess(on: stages.Costs, s: State) -> float:
     """Bytes that do not fit."""
     found = 0.0
     for d in range(len(s.kind)):
-        room = on.memory[ix(s.kind[ix(d)])]
-        if s.held[ix(d)] > room:
-            found += s.held[ix(d)] - room
+        found += max(0.0, s.held[ix(d)] - on.memory[ix(s.kind[ix(d)])])
     return found
 
 

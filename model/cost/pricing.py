@@ -17,7 +17,7 @@ from model.cost.costs import PART, UNKNOWN, CostArrays
 from model.cost.lag import lag_of
 from model.cost.ledger import BUSY, COMMUNICATE, COMPUTE, Ledger
 from model.cost.rest import sum_of_rest
-from model.cost.spending import join, settle, spend, turn_s, woken_s
+from model.cost.spending import join, settle, spend, turn_s
 from model.mappings.arrays import Floats, GraphArrays, ix
 from model.mappings.lowering import Messages, Shards
 
@@ -76,7 +76,7 @@ def _one_frame(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledge
     w.link[:] = 0
     for shard in range(s.ptr[len(g.size)]):
         device = ix(s.device[ix(shard)])
-        out.start[ix(shard)] = join(m, out, shard, device, w.free[device]) + woken_s(m, c, out, shard, device)
+        out.start[ix(shard)] = join(m, out, shard, device, w.free[device]) + out.woken[ix(shard)]
         out.stop[ix(shard)] = w.free[device] = out.start[ix(shard)] + out.seconds[ix(shard)]
         for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
             _transfer(s, m, c, out, w, message)

@@ -79,17 +79,19 @@ def _enter(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, t
     an output of the network as it comes has no session.
     """
     device = ix(s.device[ix(shard)])
-    waits = False
+    waits, size = False, 0.0
     for k in range(m.in_ptr[ix(shard)], m.in_ptr[ix(shard + 1)]):
         message = ix(m.in_message[ix(k)])
         if out.reader[message] < 0:
             out.reader[message] = shard
             waits = True
+            size += out.size[message]
     begins = waits or out.since[device] < 0
     out.begins[ix(shard)] = begins
     out.rested[ix(shard)] = begins_rested(g, s, device, waits, out.since[device] == FRESH)
+    out.woken[ix(shard)] = 0.0
     if waits:
-        _wake(c, out, device, c.wake[device, 0], c.busy[device, 1])
+        _wake(c, out, shard, device, size)
     if begins:
         out.cold[ix(shard)] = out.rested[ix(shard)] == 1 or out.since[device] != FRESH
         if task < g.n_inputs + g.n_layers or _is_joined(g, s, task):
@@ -122,23 +124,13 @@ def size_of(g: GraphArrays, tensor: int, start: Ints, stop: Ints) -> float:
 
 
 @inlined
-def _wake(c: CostArrays, out: Ledger, device: int, seconds: float, busy_s: float) -> None:
-    """A device computes for so much longer because it has waited. busy_s: that its processor is at it"""
-    out.account[device, COMPUTE] += seconds
+def _wake(c: CostArrays, out: Ledger, shard: int, device: int, size: float) -> None:
+    """A device computes for longer because a shard has waited for so many bytes; its processor is at it for a part."""
+    out.woken[ix(shard)] = c.wake[device, 0] + c.wake[device, 1] * size
+    busy_s = c.busy[device, 1] + c.busy[device, 2] * size
+    out.account[device, COMPUTE] += out.woken[ix(shard)]
     out.account[device, BUSY] += busy_s
     out.account[device, ENERGY] += busy_s * c.communication_w[device]
-
-
-@inlined
-def woken_s(m: Messages, c: CostArrays, out: Ledger, shard: int, device: int) -> float:
-    """Seconds that a device computes longer because a shard waits for messages, as the account has them."""
-    seconds, waits = 0.0, False
-    for k in range(m.in_ptr[ix(shard)], m.in_ptr[ix(shard + 1)]):
-        message = ix(m.in_message[ix(k)])
-        if out.reader[message] == shard:
-            waits = True
-            seconds += c.wake[device, 1] * out.size[message]
-    return seconds + c.wake[device, 0] if waits else 0.0
 
 
 @inlined
@@ -220,7 +212,6 @@ def _communicate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Led
     size = size_of(g, ix(m.tensor[row]), m.start[row], m.stop[row])
     source, target = ix(s.device[ix(m.shard[row])]), ix(m.device[row])
     seconds = under_way_s(c, source, target, size)
-    _wake(c, out, target, c.wake[target, 1] * size, c.busy[target, 2] * size)
     out.size[row], out.reader[row] = size, -1
     out.messages[source] += 1
     out.messages[target] += 1

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dse.chromosomes import Chromosome
 from dse.evaluation import OBJECTIVES, evaluate
 from dse.place.cnn.bounds import Proven, bounds
-from dse.place.cnn.cuts import line
+from dse.place.cnn.cuts import Line, line
 from dse.place.cnn.limits import FREE, Limits
 from dse.place.cnn.seeds import within
 from dse.units import shown
@@ -41,10 +41,11 @@ def exact(chromosome: Chromosome, costs: CostArrays, objective: str, evaluator: 
     Exact where all layers are whole and memory does not bind, but for chains whose time is only known to a bound.
     ``CleaveError`` where no mapping that was found keeps to them.
     """
-    genes = candidates(chromosome, costs, limits)
+    on = line(chromosome, costs)
+    genes = candidates(on, limits)
     scores = evaluate(chromosome, costs, genes, evaluator)[0]
     if not limits.kept(scores).any():
-        genes = np.vstack([genes, sparing(chromosome, costs, limits)])
+        genes = np.vstack([genes, sparing(on, limits)])
         scores = evaluate(chromosome, costs, genes, evaluator)[0]
     if not len(genes):
         raise CleaveError("no mapping was found that fits the memory of these devices")
@@ -57,21 +58,21 @@ def exact(chromosome: Chromosome, costs: CostArrays, objective: str, evaluator: 
     return Exact(chromosome.decode(genes[best]), scores[best], objective, Proven(value, below))
 
 
-def candidates(chromosome: Chromosome, costs: CostArrays, limits: Limits) -> NDArray[np.int64]:
+def candidates(on: Line, limits: Limits) -> NDArray[np.int64]:
     """``(n, n_genes)``, also some that keep to no limits: they tell what can be had."""
-    return _within(chromosome, costs, [FREE, *(limits.tightened(part) for part in TIGHTER)])
+    return _within(on, [FREE, *(limits.tightened(part) for part in TIGHTER)])
 
 
-def sparing(chromosome: Chromosome, costs: CostArrays, limits: Limits) -> NDArray[np.int64]:
+def sparing(on: Line, limits: Limits) -> NDArray[np.int64]:
     """``(n, n_genes)`` where the quickest take too much: chains that leave memory free, and what chance has drawn."""
+    chromosome, costs = on.chromosome, on.costs
     most = limits._replace(memory_bytes=min(limits.memory_bytes, float(costs.capacity.max())))
-    chains = _within(chromosome, costs, [most.tightened(part) for part in TIGHTER])
+    chains = _within(on, [most.tightened(part) for part in TIGHTER])
     drawn = np.random.default_rng(0).integers(0, chromosome.upper + 1, (DRAWN, chromosome.n_genes))
     return np.vstack([chains, drawn[evaluate(chromosome, costs, drawn)[1] <= 0]])
 
 
-def _within(chromosome: Chromosome, costs: CostArrays, tried: list[Limits]) -> NDArray[np.int64]:
-    on = line(chromosome, costs)
+def _within(on: Line, tried: list[Limits]) -> NDArray[np.int64]:
     return np.unique(np.vstack([within(replace(on, limits=each)) for each in dict.fromkeys(tried)]), axis=0)
 
 
