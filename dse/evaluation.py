@@ -84,7 +84,7 @@ def _evaluate(
     found: traits are asked for where it has rows
     """
     shards, work = room_for_shards(most), scratch(g, coding)
-    sent, book, desk = messages(size), ledger(size), pricing.desk(costs)
+    sent, book, desk = messages(size), ledger(size), pricing.desk(size, costs)
     stage = simulation.stage(size, costs, frames)
     for i in range(first, last):
         decode(g, coding, genes[i], shards, work)

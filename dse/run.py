@@ -179,9 +179,7 @@ def run(
         check_runs(target)
     encoding, costs = prepare(cnn, platform, coding)
     front = search(encoding, costs, settings, progress)
-    known = proven(
-        dict(zip(OBJECTIVES, front.scores.min(axis=0), strict=True)), bounds(encoding, costs, settings.evaluator)
-    )
+    known = proven(dict(zip(OBJECTIVES, front.scores.min(axis=0), strict=True)), bounds(encoding, costs))
     with folder.fresh(out, force) as draft, kept(draft, out, say):
         closed = None
         if measuring:

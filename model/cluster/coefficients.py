@@ -96,7 +96,7 @@ class UnitCost:
     memory_opening: resident bytes a byte of the weights that are there twice while sessions are opened (``spending``)
     send_s, receive_s: processor time of a message, LogGP's overhead; send_s_per_byte, receive_s_per_byte: of a byte
     gap_s: of the link, between two messages; 0: unknown, like the four before
-    overlap: of what a message's bytes take, the part that comes while the latency passes (``model.cost.lag``)
+    overlap: of what a message's bytes take, the part that comes while the latency passes (``model.cost.message_time``)
     late_s, late_s_per_byte: of a message: it is noticed later than it came, see ``runtime.communicator.wait``
     wake_s, wake_s_per_byte: of a segment that waits for messages, and of a byte of these: it takes longer, for caches
                   are cold after a wait

@@ -61,7 +61,7 @@ class CostArrays(NamedTuple):
     cold: (D, 3) in which a processor is longer at a segment, if its device has not computed for long until then: a PART
           of what it is at it anyway, so many seconds at MOST; AFTER so many seconds it is half of that
     gap: (D,) seconds of a device's link for a message
-    overlap: (D,) of the receiver, see ``model.cost.lag``
+    overlap: (D,) of the receiver, see ``model.cost.message_time``
     turn: (D, 2) seconds of a device for a frame of a stream besides segments and messages, and for each message of it
     crowded: (D,) seconds of a device for a byte of weights, while others of its ``memory_of`` read theirs
     memory_of: (D,) number of the memory that a device reads: pools of one machine are in one

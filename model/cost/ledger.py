@@ -27,7 +27,7 @@ class Ledger(NamedTuple):
     """What a price is made of. ``S`` shards, ``M`` messages, ``D`` devices; seconds from the start of the frame.
 
     seconds: (S,) that a shard takes; size: (M,) bytes of a message
-    reader: (M,) the first shard that waits for a message; woken: (S,) seconds longer that its device computes then
+    reader: (M,) the first shard that waits for a message; ready: (S,) seconds after they came until it begins
     begins: (S,) 1 where a segment begins (``model.mappings.planning``)
     rested: (S,) 1 where its device has waited before it, see ``rest.begins_rested``
     cold: (S,) 1 where a segment begins before which its device has not computed, but waited or handed over
@@ -45,7 +45,7 @@ class Ledger(NamedTuple):
     seconds: Floats
     size: Floats
     reader: Ints
-    woken: Floats
+    ready: Floats
     begins: Ints
     rested: Ints
     cold: Ints

@@ -74,7 +74,7 @@ class Priced:
 def priced(graph: Graph, platform: Platform, mapping: Mapping) -> Priced:
     """Price a checked mapping by the analytical model."""
     case = Case.of(graph, platform, mapping)
-    desk = pricing.desk(case.costs)
+    desk = pricing.desk(case.size, case.costs)
     return booked(case, *pricing.price(case.g, case.shards, case.messages, case.costs, case.ledger, desk))
 
 

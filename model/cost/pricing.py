@@ -14,38 +14,41 @@ import numpy as np
 
 from model.compiled import allocating, inlined, kernel
 from model.cost.costs import PART, UNKNOWN, CostArrays
-from model.cost.lag import lag_of
-from model.cost.ledger import BUSY, COMMUNICATE, COMPUTE, Ledger
+from model.cost.cycles import Cycles, cycles, longest_cycle
+from model.cost.ledger import BUSY, COMPUTE, Ledger
+from model.cost.message_time import attend_s, come_s, enter_s, lag_of, leave_s, send_s, take_s
 from model.cost.rest import sum_of_rest
 from model.cost.spending import join, settle, spend, turn_s
 from model.mappings.arrays import Floats, GraphArrays, ix
-from model.mappings.lowering import Messages, Shards
+from model.mappings.lowering import Messages, Room, Shards
 
 
 class Desk(NamedTuple):
     """Working memory of prices.
 
     free: (D,) when a device is free; link: (links,) when a link is
-    rest: (D,) seconds of a frame that a device saves by it
+    rest: (D,) seconds of a frame that a device saves by it, and not in a stream; and takes messages in meanwhile
+    cycles: see there
     """
 
     free: Floats
     link: Floats
     rest: Floats
+    cycles: Cycles
 
 
 @allocating()
-def desk(c: CostArrays) -> Desk:
-    """Working memory for one thread."""
-    return Desk(np.zeros(len(c.pool)), np.zeros(c.links), np.zeros(len(c.pool)))
+def desk(r: Room, c: CostArrays) -> Desk:
+    """Working memory for one thread, and mappings as large as ``r`` says."""
+    return Desk(np.zeros(r.devices), np.zeros(c.links), np.zeros(r.devices), cycles(r))
 
 
 @kernel()
 def price(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Desk) -> tuple[float, float]:
     """Fill ``out``; returns latency and period in seconds.
 
-    Latency: one frame alone, first input to last output. Period: the busiest device or link of a steady pipeline. The
-    busiest device never rests, so neither is less than what it claims of its processor.
+    Latency: one frame alone, first input to last output. Period: of a steady pipeline, see ``busiest``. The busiest
+    device never rests, so neither is less than what it claims of its processor.
     """
     spend(g, s, m, c, out)
     latency = _one_frame(g, s, m, c, out, w)
@@ -76,10 +79,13 @@ def _one_frame(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledge
     w.link[:] = 0
     for shard in range(s.ptr[len(g.size)]):
         device = ix(s.device[ix(shard)])
-        out.start[ix(shard)] = join(m, out, shard, device, w.free[device]) + out.woken[ix(shard)]
+        out.start[ix(shard)] = join(m, out, shard, device, w.free[device]) + out.ready[ix(shard)]
         out.stop[ix(shard)] = w.free[device] = out.start[ix(shard)] + out.seconds[ix(shard)]
         for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
-            _transfer(s, m, c, out, w, message)
+            w.free[device] += send_s(c, device, out.size[ix(message)])
+            _transfer(m, c, out, w, message, device)
+        for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
+            w.free[device] += attend_s(c, device, ix(m.device[ix(message)]), out.size[ix(message)])
     latency = 0.0
     for done in w.free:
         latency = max(latency, done)
@@ -87,14 +93,13 @@ def _one_frame(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledge
 
 
 @inlined
-def _transfer(s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Desk, message: int) -> None:
-    """Send a message when it exists and the links on both sides are free."""
-    k, sender = ix(message), ix(m.shard[ix(message)])
-    source, target = ix(s.device[sender]), ix(m.device[k])
+def _transfer(m: Messages, c: CostArrays, out: Ledger, w: Desk, message: int, source: int) -> None:
+    """A message leaves when it has been handed over and the links on both sides are free."""
+    k, target = ix(message), ix(m.device[ix(message)])
     here = ix(c.leave[source, target])
     there = here if c.enter[source, target] < 0 else ix(c.enter[source, target])
-    begin = max(out.stop[sender], w.link[here], w.link[there])
-    end = begin + out.size[k] / c.bandwidth[source, target]
+    begin = max(w.free[source], w.link[here], w.link[there])
+    end = begin + enter_s(c, source, target, out.size[k])
     out.depart[k] = begin
     w.link[here] = w.link[there] = end
     out.arrive[k] = end + lag_of(c, source, target, out.size[k])
@@ -102,24 +107,38 @@ def _transfer(s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Desk, messa
 
 @kernel()
 def busiest(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Desk) -> float:
-    """Seconds a frame of the busiest device or link.
+    """Seconds a frame of the busiest device or link, or of the longest cycle. Bytes under way are links' alone.
 
-    A device counts as busy while it communicates, too, so a pipeline that computes meanwhile can be faster.
+    After a frame alone, whose times are in the ledger.
     """
-    w.link[:] = 0
+    longest = 0.0
     sum_of_rest(s, c, out, s.ptr[len(g.size)], w.rest)
-    sent = m.out_ptr[s.ptr[len(g.size)]]
-    for message in range(sent):
-        source, target = ix(s.device[ix(m.shard[ix(message)])]), ix(m.device[ix(message)])
-        seconds = out.size[ix(message)] / c.bandwidth[source, target]
-        w.link[ix(c.leave[source, target])] += seconds
-        if c.enter[source, target] >= 0:
-            w.link[ix(c.enter[source, target])] += seconds
-    busy = 0.0
-    for device in range(len(c.pool)):
-        turn = turn_s(c, out, device) if out.segments[device] + out.messages[device] > 0 else 0.0
-        compute = out.account[device, COMPUTE] + w.rest[device]
-        busy = max(busy, compute + out.account[device, COMMUNICATE] + turn)
+    w.free[:] = 0
+    w.link[:] = 0
+    for shard in range(s.ptr[len(g.size)]):
+        device = ix(s.device[ix(shard)])
+        w.free[device] += out.ready[ix(shard)] + out.seconds[ix(shard)]
+        for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
+            longest = max(longest, _hand_over(m, c, out, w, message, device))
+    for d in range(len(c.pool)):
+        turn = turn_s(c, out, d) if out.segments[d] + out.messages[d] > 0 else 0.0
+        longest = max(longest, w.free[d] + w.rest[d] + turn)
     for link in range(c.links):
-        busy = max(busy, w.link[link])
-    return busy
+        longest = max(longest, w.link[link])
+    return longest_cycle(g, s, m, c, out, w.cycles, longest)
+
+
+@inlined
+def _hand_over(m: Messages, c: CostArrays, out: Ledger, w: Desk, message: int, source: int) -> float:
+    """What a message takes of devices and links; returns the mean of two frames, after which it must have come: there
+    are two sets of buffers.
+    """
+    target, size = ix(m.device[ix(message)]), out.size[ix(message)]
+    w.free[source] += send_s(c, source, size)
+    come = w.free[source] + come_s(c, source, target, size)
+    w.free[source] += attend_s(c, source, target, size)
+    w.rest[target] += take_s(c, source, target, size)
+    w.link[ix(c.leave[source, target])] += leave_s(c, source, target, size)
+    if c.enter[source, target] >= 0:
+        w.link[ix(c.enter[source, target])] += enter_s(c, source, target, size)
+    return come / 2

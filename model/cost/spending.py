@@ -26,7 +26,6 @@ from model.cost.costs import (
     CostArrays,
 )
 from model.cost.crowding import weights_of
-from model.cost.lag import under_way_s
 from model.cost.ledger import (
     ACTIVATIONS,
     BUFFERS,
@@ -45,6 +44,7 @@ from model.cost.ledger import (
     WEIGHTS,
     Ledger,
 )
+from model.cost.message_time import receive_s, under_way_s
 from model.cost.rest import begins_rested, busy_after, kept_warm
 from model.cost.seconds import seconds_of
 from model.mappings.arrays import Floats, GraphArrays, Ints, ix
@@ -79,19 +79,21 @@ def _enter(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, t
     an output of the network as it comes has no session.
     """
     device = ix(s.device[ix(shard)])
-    waits, size = False, 0.0
+    waits, size, taking = False, 0.0, 0.0
     for k in range(m.in_ptr[ix(shard)], m.in_ptr[ix(shard + 1)]):
         message = ix(m.in_message[ix(k)])
         if out.reader[message] < 0:
             out.reader[message] = shard
             waits = True
             size += out.size[message]
+            taking += receive_s(c, device, out.size[message])
     begins = waits or out.since[device] < 0
     out.begins[ix(shard)] = begins
     out.rested[ix(shard)] = begins_rested(g, s, device, waits, out.since[device] == FRESH)
-    out.woken[ix(shard)] = 0.0
+    out.ready[ix(shard)] = 0.0
     if waits:
-        _wake(c, out, shard, device, size)
+        out.ready[ix(shard)] = c.wake[device, 0] + taking
+        _wake(c, out, device, size)
     if begins:
         out.cold[ix(shard)] = out.rested[ix(shard)] == 1 or out.since[device] != FRESH
         if task < g.n_inputs + g.n_layers or _is_joined(g, s, task):
@@ -124,11 +126,10 @@ def size_of(g: GraphArrays, tensor: int, start: Ints, stop: Ints) -> float:
 
 
 @inlined
-def _wake(c: CostArrays, out: Ledger, shard: int, device: int, size: float) -> None:
+def _wake(c: CostArrays, out: Ledger, device: int, size: float) -> None:
     """A device computes for longer because a shard has waited for so many bytes; its processor is at it for a part."""
-    out.woken[ix(shard)] = c.wake[device, 0] + c.wake[device, 1] * size
     busy_s = c.busy[device, 1] + c.busy[device, 2] * size
-    out.account[device, COMPUTE] += out.woken[ix(shard)]
+    out.account[device, COMPUTE] += c.wake[device, 0] + c.wake[device, 1] * size
     out.account[device, BUSY] += busy_s
     out.account[device, ENERGY] += busy_s * c.communication_w[device]
 

@@ -4,7 +4,7 @@ A message of ``n`` bytes takes, one after the other (Alexandrov et al., LogGP, 1
 processor, ``L + n G + g`` of the link, ``o' + n O'`` of the receiver's processor. Each is taken from the probe that
 shows it (``model.fit.link_costs``), none from what all others leave over, so that a bad moment of one does not spread;
 only the latency is what is left of small messages, and the bandwidth what is left of large ones. Whether ``L`` and ``n
-G`` come one after the other or at once (``model.cost.lag``) is said by those between.
+G`` come one after the other or at once (``model.cost.message_time``) is said by those between.
 
 A size's time is the median of its frames: other programs, and a share of a processor that is used up, disturb single
 frames and a lot. Intervals come from drawing frames again (Efron's bootstrap), so they say how far the measurement is
@@ -23,7 +23,7 @@ from itertools import product
 import numpy as np
 from scipy.optimize import nnls
 
-from model.cost.lag import lag_s
+from model.cost.message_time import lag_s
 from model.fit.link_costs import (
     BOTH,
     BURST,

@@ -15,6 +15,8 @@ from runtime.errors import CleaveError
 
 FORMAT = "cleave-mapping"
 VERSION = 1
+KEYS = ("format", "version", "cnn", "platform", "reader", "writer", "layers")
+PART = ("device", "axis", "start", "stop")
 MOST = 20
 """Problems of a mapping that are printed at once."""
 
@@ -123,7 +125,7 @@ class Mapping:
             raise CleaveError(f"{where}: is no {FORMAT} of version {VERSION}")
         if not isinstance(body.get("layers"), dict):
             raise CleaveError(f"{where}: 'layers' must be an object of layer names")
-        problems: list[str] = []
+        problems = [f"'{key}' is not known here ({', '.join(KEYS)})" for key in body if key not in KEYS]
         shards: list[Shard] = []
         for name, row in body["layers"].items():
             if name not in graph.by_name:
@@ -131,8 +133,8 @@ class Mapping:
                 continue
             try:
                 shards += _row_from_json(graph, graph.by_name[name], row, platform)
-            except (CleaveError, KeyError, TypeError) as error:
-                problems.append(f"layer '{name}': {_say(error)}")
+            except CleaveError as error:
+                problems.append(f"layer '{name}': {error}")
         ends = dict.fromkeys(("reader", "writer"), NEIGHBOUR)
         for role in (role for role in ends if role in body):
             try:
@@ -158,10 +160,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         keys = [key for key, _ in pairs]
         raise ValueError(f"'{next(key for key in keys if keys.count(key) > 1)}' stands in it twice")
     return found
-
-
-def _say(error: Exception) -> str:
-    return str(error) if isinstance(error, CleaveError) else "a part needs device, axis, start and stop"
 
 
 def _check_layer(graph: Graph, layer: Layer, shards: list[Shard]) -> list[str]:
@@ -230,6 +228,8 @@ def _row_to_json(shards: list[Shard], platform: Platform) -> Any:
 def _row_from_json(graph: Graph, layer: Layer, row: Any, platform: Platform) -> list[Shard]:
     if isinstance(row, str):
         return [Shard(layer.index, 0, extent(graph, layer), platform.index(row))]
+    if not isinstance(row, list) or any(not isinstance(part, dict) or set(part) != set(PART) for part in row):
+        raise CleaveError(f"a part needs {', '.join(PART[:-1])} and {PART[-1]}, and nothing else")
     parts = [(platform.index(r["device"]), r["axis"], r["start"], r["stop"]) for r in row]
     for values in parts:
         if not all(isinstance(v, int) and not isinstance(v, bool) for v in values):

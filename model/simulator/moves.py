@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from model.compiled import inlined, kernel
 from model.cost.costs import PART, CostArrays
-from model.cost.lag import under_way_s
+from model.cost.message_time import handling_s, under_way_s
 from model.cost.seconds import seconds_of
 from model.cost.spending import size_of
 from model.mappings.arrays import GraphArrays, Ints, ix
@@ -37,7 +37,7 @@ from model.simulator.board import (
     pull_out,
 )
 from model.simulator.history import Log, link, put, take_out
-from model.simulator.simulation import ATTEND, ENTER, LEAVE, LONGEST_S, SEND, UNCOUNTABLE, handling_s, longest
+from model.simulator.simulation import ATTEND, ENTER, LEAVE, LONGEST_S, SEND, UNCOUNTABLE, longest
 from model.simulator.ticks import (
     TICK_S,
     attend_ticks,

@@ -279,7 +279,7 @@ def play(case: Case, frames: int, warmup: int) -> Times:
     alone = simulation.stage(case.size, case.costs, 1)
     latency = simulation.simulate(*on, alone)
     if frames == 1:
-        return Times(latency, pricing.busiest(*on, pricing.desk(case.costs)), alone, None)
+        return Times(latency, pricing.busiest(*on, pricing.desk(case.size, case.costs)), alone, None)
     stream = simulation.stage(case.size, case.costs, warmup + frames)
     return Times(latency, streaming.stream(*on, stream, warmup + frames, warmup), alone, stream)
 

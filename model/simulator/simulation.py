@@ -3,11 +3,9 @@
 Tasks are what ranks and links do. A device works through its program, a straight one: it waits for what a segment (see
 ``model.mappings.planning``) needs, computes it, and hands over what it sends. A message then occupies the sender's link
 and, ``latency`` later, the receiver's, each first come, first served; it is cut through, so free links take the time of
-one. Where its bytes come while the latency passes, only what is left of that comes between (``model.cost.lag``). Its
-costs are those of LogGP (Alexandrov et al., 1995): latency L, processor time o on both sides, a gap g of the link
-between messages and G for each byte; o and g are 0 where they were not measured. While it leaves for another host its
-sender's processor attends to it, too: kernel and MPI cut it into packets. What the device computes is later by that,
-unless it waits longer anyway.
+one. Its costs are those of LogGP (``model.cost.message_time``). While it leaves for another host its sender's processor
+attends to it, too: kernel and MPI cut it into packets. What the device computes is later by that, unless it waits
+longer anyway.
 
 Frames that follow one another are in ``model.simulator.streaming``.
 
@@ -23,6 +21,7 @@ import numpy as np
 from model.compiled import allocating, inlined, kernel
 from model.cost.costs import PART, CostArrays
 from model.cost.ledger import BUFFERS, COMMUNICATE, COMPUTE, Ledger
+from model.cost.message_time import handling_s
 from model.cost.rest import claims
 from model.cost.spending import join, settle, spend, turn_s
 from model.mappings.arrays import Floats, GraphArrays, Ints, ix
@@ -176,14 +175,6 @@ def countable(c: CostArrays, out: Ledger, frames: int) -> bool:
         spent += turn_s(c, out, device)
         spent += handling_s(c, device, out.messages[device], out.account[device, BUFFERS])
     return spent * frames < LONGEST_S
-
-
-@inlined
-def handling_s(c: CostArrays, device: int, messages: float, size: float) -> float:
-    """Seconds of a device for so many messages, of so many bytes together, besides what they are under way, at most: as
-    if all were sent and received."""
-    k = ix(device)
-    return messages * (c.send[k, 0] + c.receive[k, 0] + c.gap[k]) + size * (c.send[k, 1] + c.receive[k, 1])
 
 
 @kernel()

@@ -6,7 +6,7 @@ import numpy as np
 
 from model.compiled import inlined
 from model.cost.costs import PART, UNKNOWN, CostArrays
-from model.cost.lag import lag_of
+from model.cost.message_time import attend_s, enter_s, lag_of, leave_s, receive_s, send_s, take_s
 from model.mappings.arrays import ix
 
 TICK_S, TICKS = 1e-15, 1e15
@@ -22,19 +22,19 @@ def ticks(seconds: float) -> np.int64:
 @inlined
 def send_ticks(c: CostArrays, source: int, size: float) -> np.int64:
     """A device hands over a message."""
-    return ticks(c.send[source, 0] + c.send[source, 1] * size)
+    return ticks(send_s(c, source, size))
 
 
 @inlined
 def leave_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int64:
     """A message occupies the sender's link."""
-    return ticks(size / c.rate[source, target] + c.gap[source])
+    return ticks(leave_s(c, source, target, size))
 
 
 @inlined
 def attend_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int64:
     """A device attends to a message that leaves, at most for as long."""
-    return min(ticks(c.attend[source, target] * size), leave_ticks(c, source, target, size))
+    return ticks(attend_s(c, source, target, size))
 
 
 @inlined
@@ -46,19 +46,19 @@ def lag_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int64:
 @inlined
 def enter_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int64:
     """A message occupies the receiver's link."""
-    return ticks(size / c.bandwidth[source, target] + c.gap[target])
+    return ticks(enter_s(c, source, target, size))
 
 
 @inlined
 def take_ticks(c: CostArrays, source: int, target: int, size: float) -> np.int64:
     """A device that computes takes in a message meanwhile, at most for as long as it comes."""
-    return min(ticks(c.take[source, target] * size), enter_ticks(c, source, target, size))
+    return ticks(take_s(c, source, target, size))
 
 
 @inlined
 def receive_ticks(c: CostArrays, device: int, size: float) -> np.int64:
     """A device takes a message."""
-    return ticks(c.receive[device, 0] + c.receive[device, 1] * size)
+    return ticks(receive_s(c, device, size))
 
 
 @inlined

@@ -52,7 +52,7 @@ def main() -> None:
 def _compare(cnn: Cnn, cluster: Platform, coding: Coding, settings: Settings, repeat: int) -> list[str]:
     """With and without."""
     encoding, costs = prepare(cnn, cluster, coding)
-    below = bounds(encoding, costs, settings.evaluator)
+    below = bounds(encoding, costs)
     found = []
     for exact in (True, False):
         how = replace(settings, exact_seeds=exact)

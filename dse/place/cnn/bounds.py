@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dse.chromosomes import NAIVE, Chromosome
-from dse.evaluation import ANALYTICAL, BOTH, SIMULATOR
 from dse.place.cnn.chains import chains, team
 from dse.place.cnn.cuts import MOST_STEPS, line, places
 from dse.place.cnn.kinds import alike, counts, least_of, merged
@@ -37,23 +36,20 @@ def proven(best: dict[str, float], below: dict[str, float]) -> dict[str, Proven]
     return {objective: Proven(best[objective], bound) for objective, bound in below.items()}
 
 
-def bounds(
-    chromosome: Chromosome, costs: CostArrays, evaluator: str = ANALYTICAL, limits: Limits = FREE
-) -> dict[str, float]:
-    """Seconds by objective that no mapping of the chromosome goes below, as ``EVALUATORS`` score (both: a front).
+def bounds(chromosome: Chromosome, costs: CostArrays, limits: Limits = FREE) -> dict[str, float]:
+    """Seconds by objective that no mapping of the chromosome goes below, whoever scores it.
 
     limits: that mappings keep to; they raise the bounds of chains of whole layers
     """
     costs = never_tired(costs)
-    judge = SIMULATOR if evaluator == BOTH else evaluator
     splits = most_parts(chromosome)
     found = relaxed(chromosome, costs, splits)
     if splits == 1 and chromosome.coding.kind != NAIVE:
         on = line(chromosome, costs, limits)
-        chained = {"latency_s": on.latency()[0], "period_s": on.period(judge)}
+        chained = {"latency_s": on.latency()[0], "period_s": on.period()}
         found = {objective: max(value, chained[objective]) for objective, value in found.items()}
     elif chromosome.coding.kind != NAIVE:
-        found["period_s"] = max(found["period_s"], shared_period(chromosome, costs, judge))
+        found["period_s"] = max(found["period_s"], shared_period(chromosome, costs))
     return {objective: float(value) * (1 - ROUNDING) for objective, value in found.items()}
 
 
@@ -67,13 +63,13 @@ def relaxed(chromosome: Chromosome, costs: CostArrays, splits: int) -> dict[str,
     }
 
 
-def shared_period(chromosome: Chromosome, costs: CostArrays, judge: str) -> float:
+def shared_period(chromosome: Chromosome, costs: CostArrays) -> float:
     """Of mappings by split points: each device has a stretch of its own, and parts of others' layers."""
     g, w, cuts = chromosome.g, wires(costs), places(chromosome)
     kinds = alike(costs, w)
     groups = merged(kinds, costs, MOST_STEPS / len(cuts) ** 2)
     p = parts(g, costs, chromosome.coding.rows)
-    busy = shared_loads(g, chromosome.coding, p, w, cuts, [kind[0] for kind in kinds], judge)
+    busy = shared_loads(g, chromosome.coding, p, w, cuts, [kind[0] for kind in kinds])
     table = chains(least_of(busy, kinds, groups), team(counts(groups)), add=False)
     return float(table.value[:, -1].min())
 

@@ -70,13 +70,13 @@ class Line:
         wires = [self.s.into @ self.w.into[device] + self.s.out @ self.w.out[device] for device in self._first]
         return self.s.joules + np.array(wires) * self.costs.communication_w[self._first][:, None, None]
 
-    def busy(self, evaluator: str) -> Floats:
+    def busy(self) -> Floats:
         """Seconds a frame of a device or link."""
-        return self._table(loads(self.s, self.w, self._first, evaluator))
+        return self._table(loads(self.s, self.w, self._first))
 
-    def period(self, evaluator: str) -> float:
+    def period(self) -> float:
         """Seconds a frame of the busiest device or link, at least."""
-        return float(chains(self.busy(evaluator), self.team, add=False).value[:, -1].min())
+        return float(chains(self.busy(), self.team, add=False).value[:, -1].min())
 
     def alone(self) -> Floats:
         """Seconds of a frame, messages that come in included."""
@@ -134,17 +134,15 @@ class Line:
             found[:, self.cuts[a] : self.cuts[b]] = [[own], [with_]]
         return found
 
-    def pairs(self, judge: str) -> Iterator[Stages]:
+    def pairs(self) -> Iterator[Stages]:
         """Chains of devices and of pairs that share heavy layers, for every number of devices; good, not the best."""
         coding = self.chromosome.coding
         if coding.kind == NAIVE or coding.rows < 2:
             return
         g = self.chromosome.g
-        shared = least_of(
-            pair_loads(g, coding, self.w, self.costs, self.cuts, self._first, judge), self.kinds, self.groups
-        )
+        shared = least_of(pair_loads(g, coding, self.w, self.costs, self.cuts, self._first), self.kinds, self.groups)
         both = in_pairs(self.team)
-        yield from chains(np.concatenate([self.busy(judge), shared]), both, add=False).best(both)
+        yield from chains(np.concatenate([self.busy(), shared]), both, add=False).best(both)
 
 
 def _after(g: GraphArrays, p: Parts) -> Floats:

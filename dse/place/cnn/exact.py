@@ -54,7 +54,7 @@ def exact(chromosome: Chromosome, costs: CostArrays, objective: str, evaluator: 
         raise CleaveError(*_beyond(limits, scores))
     best = kept[np.argmin(scores[kept, OBJECTIVES.index(objective)])]
     value = float(scores[best, OBJECTIVES.index(objective)])
-    below = bounds(chromosome, costs, evaluator, limits)[objective]
+    below = bounds(chromosome, costs, limits)[objective]
     return Exact(chromosome.decode(genes[best]), scores[best], objective, Proven(value, below))
 
 

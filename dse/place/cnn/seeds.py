@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.chromosomes import Chromosome
-from dse.evaluation import ANALYTICAL, SIMULATOR, evaluate
+from dse.evaluation import evaluate
 from dse.place.cnn.chains import Stages, chains
 from dse.place.cnn.cuts import Line, line
 from model.cost.costs import CostArrays
@@ -42,7 +42,6 @@ def _rows(device: NDArray[np.int64]) -> NDArray[np.int64]:
 def _chains(on: Line) -> Iterator[Stages]:
     if quick := on.latency()[1]:
         yield quick
-    for judge in (ANALYTICAL, SIMULATOR):
-        yield from chains(on.busy(judge), on.team, add=False).best(on.team)
-        yield from on.pairs(judge)
+    yield from chains(on.busy(), on.team, add=False).best(on.team)
+    yield from on.pairs()
     yield from chains(on.alone(), on.team, add=True).best(on.team)

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from dse.chromosomes import EQUAL, Decoding
-from dse.evaluation import ANALYTICAL
 from dse.place.cnn.relaxed import Parts, partly, parts
 from dse.place.cnn.wires import Wires
 from model.compiled import allocating
@@ -106,35 +105,26 @@ def crossing(g: GraphArrays, p: Parts, of: Layers, cuts: int) -> tuple[Floats, F
     return into, out
 
 
-def shared_loads(
-    g: GraphArrays, coding: Decoding, p: Parts, w: Wires, cuts: Ints, devices: list[int], evaluator: str
-) -> Floats:
+def shared_loads(g: GraphArrays, coding: Decoding, p: Parts, w: Wires, cuts: Ints, devices: list[int]) -> Floats:
     """(C, m+1, m+1) seconds a frame that a device or its link is busy with a stretch, at least."""
     of = layers(g, coding, p, cuts)
     into, out = crossing(g, p, of, len(cuts))
-    return np.array([_loads(p, w, of, cuts, into, out, device, evaluator) for device in devices])
+    return np.array([_loads(p, w, of, cuts, into, out, device) for device in devices])
 
 
-def _loads(
-    p: Parts, w: Wires, of: Layers, cuts: Ints, into: Floats, out: Floats, device: int, evaluator: str
-) -> Floats:
+def _loads(p: Parts, w: Wires, of: Layers, cuts: Ints, into: Floats, out: Floats, device: int) -> Floats:
     whole = p.whole[:, device] - p.saved[:, device]
     busy, saves = _between(cuts, whole), _saves(p, of, device)
     back = np.stack([(of.back > 0).astype(float), of.back], axis=1)
-    if evaluator == ANALYTICAL:
-        busy = busy + into @ w.into[device] + out @ w.out[device]
-        return _each(of, cuts, saves, of.out @ w.out[device], back @ w.into[device], busy, np.zeros_like(busy), True)
-    busy = busy + into @ w.take[device] + out @ w.hand[device]
+    busy = w.turn[device] + busy + into @ w.take[device] + out @ w.hand[device]
     leave, enter = out @ w.leave[device], into @ w.enter[device]
     sends, takes = of.out @ w.leave[device], back @ w.enter[device]
     weighings = ((1.0, 1.0),) if w.once[device] else WEIGHINGS
-    means = [_each(of, cuts, saves, a * sends, b * takes, busy, a * leave + b * enter, False) for a, b in weighings]
+    means = [_each(of, cuts, saves, a * sends, b * takes, busy, a * leave + b * enter) for a, b in weighings]
     return np.maximum.reduce(means)
 
 
-def pair_loads(
-    g: GraphArrays, coding: Decoding, w: Wires, c: CostArrays, cuts: Ints, devices: list[int], judge: str
-) -> Floats:
+def pair_loads(g: GraphArrays, coding: Decoding, w: Wires, c: CostArrays, cuts: Ints, devices: list[int]) -> Floats:
     """(C, m+1, m+1) seconds a frame of two devices that share every heavy layer of a stretch evenly, about.
 
     No bound: what crosses the borders of a stretch is counted as if nothing at them were shared.
@@ -142,18 +132,15 @@ def pair_loads(
     p = parts(g, c, 2)
     of = layers(g, coding._replace(rows=2), p, cuts)
     into, out = crossing(g, p, of, len(cuts))
-    return np.array([_pair(p, w, of, cuts, into, out, device, judge) for device in devices])
+    return np.array([_pair(p, w, of, cuts, into, out, device) for device in devices])
 
 
-def _pair(p: Parts, w: Wires, of: Layers, cuts: Ints, into: Floats, out: Floats, device: int, judge: str) -> Floats:
+def _pair(p: Parts, w: Wires, of: Layers, cuts: Ints, into: Floats, out: Floats, device: int) -> Floats:
     heavy = p.smallest < 1
     half = np.where(heavy, p.fixed[:, device] + (p.slope[:, device] - p.saved[:, device]) * (1 - of.kept), 0.0)
     own = np.where(heavy, half, p.whole[:, device] - p.saved[:, device])
     back = np.stack([(of.back > 0).astype(float), of.back], axis=1)
     first, second, sent, brought = (_between(cuts, of_layers) for of_layers in (own, half, of.out, back))
-    if judge == ANALYTICAL:
-        first = first + (into + brought) @ w.into[device] + (out + sent) @ w.out[device]
-        return np.maximum(first, second + sent @ w.into[device] + brought @ w.out[device])
     leave, enter = (out + sent) @ w.leave[device], (into + brought) @ w.enter[device]
     return np.maximum.reduce([first, second, leave + enter if w.once[device] else np.maximum(leave, enter)])
 
@@ -173,13 +160,11 @@ def _saves(p: Parts, of: Layers, device: int) -> Floats:
     return np.where(p.smallest < 1, np.maximum(whole - saved - part, 0.0), 0.0)
 
 
-def _each(
-    of: Layers, cuts: Ints, saves: Floats, sends: Floats, takes: Floats, busy: Floats, links: Floats, add: bool
-) -> Floats:
+def _each(of: Layers, cuts: Ints, saves: Floats, sends: Floats, takes: Floats, busy: Floats, links: Floats) -> Floats:
     found = np.full(busy.shape, np.inf)
     heavy = np.flatnonzero(saves > 0)
     fields = (of.at, of.maker, of.last, of.reader, saves, sends, takes)
-    _least(*(np.ascontiguousarray(field[heavy]) for field in fields), busy, links, add, found)
+    _least(*(np.ascontiguousarray(field[heavy]) for field in fields), busy, links, found)
     return found
 
 
@@ -194,10 +179,9 @@ def _least(
     takes: Floats,
     busy: Floats,
     links: Floats,
-    add: bool,
     found: Floats,
 ) -> None:
-    """Fill ``found``: the larger of the device's and the link's seconds (``add``: their sum), layers shared in part."""
+    """Fill ``found``: the larger of the device's and the link's seconds, layers shared in part."""
     cuts = len(busy)
     ratio, cost = np.empty(len(at)), np.empty(len(at))
     for a in range(cuts - 1):
@@ -211,11 +195,6 @@ def _least(
                     cost[k] += takes[k]
                 ratio[k] = -saves[k] / max(cost[k], 1e-300)
             device, link = busy[a, b], links[a, b]
-            if add:
-                for k in range(begin, end):
-                    device -= max(0.0, saves[k] - cost[k])
-                found[a, b] = device + link
-                continue
             for k in begin + np.argsort(ratio[begin:end]):
                 if device <= link:
                     break

@@ -7,21 +7,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dse.evaluation import ANALYTICAL
 from dse.place.cnn.stretches import Stretches
 from model.cost.costs import CostArrays
 from model.mappings.arrays import Floats, Ints
 
 
 class Wires(NamedTuple):
-    """The least seconds of a message and of a byte, ``D`` devices; all 0 where there is one device only.
+    """The least seconds of a message and of a byte, ``D`` devices; all 0 where there is one device only, but ``turn``.
 
-    into, out: (D, 2) on the device's account, see ``model.cost.pricing``
-    hand, take: (D, 2) of the processor; leave, enter: (D, 2) of a link that all messages of the device go by, 0 where
-                they may go by several; once: (D,) 1 where that is one for both directions, else 0
+    turn: (D,) of a frame of a stream, whatever it sends or takes
+    into, out: (D, 2) under way, on the device's account; hand, take: (D, 2) of the processor, in a stream
+    leave, enter: (D, 2) of a link that all messages of the device go by, 0 where they may go by several; once: (D,) 1
+                  where that is one for both directions, else 0
     any_: (2,) between any two devices
     """
 
+    turn: Floats
     into: Floats
     out: Floats
     hand: Floats
@@ -37,7 +38,7 @@ def wires(c: CostArrays) -> Wires:
     devices = len(c.pool)
     if devices == 1:
         none = np.zeros((1, 2))
-        return Wires(none, none, none, none, none, none, np.zeros(1), np.zeros(2))
+        return Wires(c.turn[:, 0], none, none, none, none, none, none, np.zeros(1), np.zeros(2))
     other = ~np.eye(devices, dtype=bool)
     latency = np.where(c.overlap > 0, 0.0, c.latency)  # bytes that come meanwhile take so long at least
     own = np.where(other, latency, np.inf), np.where(other, 1 / c.bandwidth, np.inf)
@@ -45,7 +46,10 @@ def wires(c: CostArrays) -> Wires:
     leave, enter = _links(c, other)
     once = np.array([a[0] == b[0] for a, b in zip(leave, enter, strict=True)], dtype=np.float64)
     by_leave, by_enter = (np.array([cost for _, cost in of]) for of in (leave, enter))
-    return Wires(into, out, c.send, c.receive, by_leave, by_enter, once, np.array([of.min() for of in own]))
+    hand, take = c.send.copy(), c.receive.copy()
+    hand[:, 0] += c.turn[:, 1]
+    take[:, 0] += c.turn[:, 1]
+    return Wires(c.turn[:, 0], into, out, hand, take, by_leave, by_enter, once, np.array([of.min() for of in own]))
 
 
 Link = tuple[int, tuple[float, float]]
@@ -73,14 +77,12 @@ def least(of: Floats, bytes_: Floats | float) -> Floats:
     return of[..., 0] + of[..., 1] * np.asarray(bytes_)
 
 
-def loads(s: Stretches, w: Wires, devices: list[int], evaluator: str) -> Floats:
-    """(C, m+1, m+1) seconds a frame that a device or its link is busy with a stretch, at least, as a judge counts."""
-    return np.array([_load(s, w, k, device, evaluator) for k, device in enumerate(devices)])
+def loads(s: Stretches, w: Wires, devices: list[int]) -> Floats:
+    """(C, m+1, m+1) seconds a frame that a device or its link is busy with a stretch, at least."""
+    return np.array([_load(s, w, k, device) for k, device in enumerate(devices)])
 
 
-def _load(s: Stretches, w: Wires, k: int, device: int, evaluator: str) -> Floats:
-    if evaluator == ANALYTICAL:
-        return s.seconds[k] + s.into @ w.into[device] + s.out @ w.out[device]
-    busy = s.seconds[k] + s.into @ w.take[device] + s.out @ w.hand[device]
+def _load(s: Stretches, w: Wires, k: int, device: int) -> Floats:
+    busy = w.turn[device] + s.seconds[k] + s.into @ w.take[device] + s.out @ w.hand[device]
     leave, enter = s.out @ w.leave[device], s.into @ w.enter[device]
     return np.maximum(busy, leave + enter if w.once[device] else np.maximum(leave, enter))

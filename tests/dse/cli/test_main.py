@@ -232,7 +232,7 @@ def write_mapping(**changed: object) -> str:
         ({"l1": [part(A, 0, 4), part(B, 4, 9)]}, ["layer 'l1': channels 9..10 are on no device"]),
         ({"l1": [part(A, 0, 6), part(B, 5, 10)]}, ["layer 'l1': channels 5..6 are on two devices"]),
         ({"l1": [part(A, 0, 6), part(B, 6, 11)]}, ["layer 'l1': box 6..11 is not inside 0..10"]),
-        ({"l1": 5}, ["layer 'l1': a part needs device, axis, start and stop"]),
+        ({"l1": 5}, ["layer 'l1': a part needs device, axis, start and stop, and nothing else"]),
         ({"l1": [part(A, 0, 4.5)]}, ["layer 'l1': axis, start and stop must be whole numbers"]),  # type: ignore[arg-type]
         (
             {"l6": [part(A, 0, 4), part(B, 4, 10)]},

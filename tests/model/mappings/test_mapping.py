@@ -228,7 +228,7 @@ def part(device: str = "h0_cpu0", axis: Any = 1, start: Any = 0, stop: Any = 10)
     return {"device": device, "axis": axis, "start": start, "stop": stop}
 
 
-SHAPELESS = "layer 'l1': a part needs device, axis, start and stop"
+SHAPELESS = "layer 'l1': a part needs device, axis, start and stop, and nothing else"
 
 
 @pytest.mark.parametrize(
@@ -243,6 +243,7 @@ SHAPELESS = "layer 'l1': a part needs device, axis, start and stop"
         ([part(axis=True)], "layer 'l1': axis, start and stop must be whole numbers"),
         ([{"device": "h0_cpu0"}], SHAPELESS),
         (["h0_cpu0"], SHAPELESS),
+        ([part() | {"size": 10}], SHAPELESS),
         ([part(device=["h0"])], "layer 'l1': device ['h0'] is not on the platform (it has h0_cpu0, h1_cpu0, h2_cpu0)"),
         (7, SHAPELESS),
         (None, SHAPELESS),
@@ -251,6 +252,14 @@ SHAPELESS = "layer 'l1': a part needs device, axis, start and stop"
 )
 def test_a_wrong_row_is_refused(cnn: Graph, row: Any, sentence: str) -> None:
     assert refused(cnn, l1=row) == [sentence]
+
+
+def test_a_key_that_nobody_reads_is_refused(cnn: Graph) -> None:
+    body = json.loads(Mapping.whole(cnn, [0] * 6).to_json(cnn, CLUSTER)) | {"writter": "h1_cpu0"}
+    with pytest.raises(CleaveError) as error:
+        Mapping.from_json(json.dumps(body), cnn, CLUSTER, "my.json")
+    known = "format, version, cnn, platform, reader, writer, layers"
+    assert str(error.value) == f"my.json: 'writter' is not known here ({known})"
 
 
 def test_all_wrong_rows_are_named_together(cnn: Graph) -> None:

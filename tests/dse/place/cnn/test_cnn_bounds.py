@@ -27,7 +27,7 @@ LATENCY, ENERGY, MEMORY, PERIOD = range(len(OBJECTIVES))
 @given(seed=SEEDS)
 def test_no_mapping_that_fits_goes_below(kind: str, evaluator: str, seed: int) -> None:
     code, costs = drawn(seed, kind, memory=True, rest=True)
-    below = bounds(code, costs, evaluator)
+    below = bounds(code, costs)
     scores, excess = evaluate(code, costs, genes(np.random.default_rng(seed), code, MAPPINGS), evaluator)
     scores = scores[excess <= 0]
     assert (scores[:, LATENCY] >= below["latency_s"]).all()
@@ -44,7 +44,7 @@ def test_no_mapping_that_keeps_to_limits_goes_below_the_bound_with_them(
     code, costs = drawn(seed, "vertical", rest=True)
     scores, _ = evaluate(code, costs, genes(np.random.default_rng(seed), code, MAPPINGS), evaluator)
     limits = Limits(*(float(np.quantile(scores[:, k], q)) for k, q in ((ENERGY, energy), (MEMORY, memory))))
-    free, below = bounds(code, costs, evaluator), bounds(code, costs, evaluator, limits)
+    free, below = bounds(code, costs), bounds(code, costs, limits)
     assert all(below[objective] >= free[objective] * 0.99 for objective in free)  # latency by halving an interval
     scores = scores[limits.kept(scores)]
     assert len(scores) or min(energy, memory) < 1

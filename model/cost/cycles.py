@@ -1,0 +1,108 @@
+"""How soon frames can follow one another where devices wait for one another within a frame.
+
+A device begins a frame when it is done with the last one. So no stream is faster than a frame takes from the first
+thing that a device does to its last one, along whatever waits for that first thing: in max-plus algebra the period is
+the largest mean of all cycles (Baccelli, Cohen, Olsder and Quadrat, 1992, Synchronization and Linearity, section 2.4).
+Those of several devices and frames are left out, and links are as free here as if there were no other messages.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from model.compiled import allocating, inlined
+from model.cost.costs import ROUNDING, CostArrays
+from model.cost.ledger import Ledger
+from model.cost.message_time import attend_s, come_s, send_s
+from model.cost.spending import turn_s
+from model.mappings.arrays import Floats, GraphArrays, Ints, ix
+from model.mappings.lowering import Messages, Room, Shards
+
+
+class Cycles(NamedTuple):
+    """Working memory.
+
+    free: (D,), came: (M,) seconds from the first thing of a device on, when another one is free and a message has come;
+    -inf: that waits for nothing of it
+    span: (D,) seconds that no cycle of a device is longer than; first, last: (D,) its shards
+    """
+
+    free: Floats
+    came: Floats
+    span: Floats
+    first: Ints
+    last: Ints
+
+
+@allocating()
+def cycles(r: Room) -> Cycles:
+    """Working memory for mappings as large as ``r`` says."""
+    d, i = r.devices, np.int32
+    return Cycles(np.zeros(d), np.zeros(r.messages), np.zeros(d), np.zeros(d, i), np.zeros(d, i))
+
+
+@inlined
+def longest_cycle(
+    g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Cycles, longer: float
+) -> float:
+    """Seconds a frame, of cycles that take ``longer`` than so many; else these.
+
+    The ledger has the times of a frame alone: no cycle is longer than what its device takes there from its first thing
+    to its last one.
+    """
+    _spans(g, s, m, c, out, w)
+    longest = longer
+    for _ in range(len(w.span)):
+        origin = ix(np.argmax(w.span))
+        if w.span[origin] * (1 + ROUNDING) <= longest:
+            break
+        longest = max(longest, _cycle(s, m, c, out, w, origin))
+        w.span[origin] = 0
+    return longest
+
+
+@inlined
+def _spans(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Cycles) -> None:
+    """First and last shards of devices, and the time between."""
+    w.first[:] = -1
+    for shard in range(s.ptr[len(g.size)]):
+        here = ix(s.device[ix(shard)])
+        w.last[here] = shard
+        if w.first[here] < 0:
+            w.first[here] = shard
+    for device in range(len(w.span)):
+        w.span[device] = _span(m, c, out, w, device) if w.first[device] >= 0 else 0.0
+
+
+@inlined
+def _span(m: Messages, c: CostArrays, out: Ledger, w: Cycles, device: int) -> float:
+    """From the first thing of a device until it can begin again."""
+    first, last = ix(w.first[device]), ix(w.last[device])
+    span = out.stop[last] - out.start[first] + out.ready[first] + turn_s(c, out, device)
+    for message in range(m.out_ptr[last], m.out_ptr[ix(w.last[device] + 1)]):
+        size = out.size[ix(message)]
+        span += send_s(c, device, size) + attend_s(c, device, ix(m.device[ix(message)]), size)
+    return span
+
+
+@inlined
+def _cycle(s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Cycles, origin: int) -> float:
+    """The longest one of a device."""
+    free, came, first = w.free, w.came, w.first[origin]
+    free[:] = -np.inf
+    free[origin] = 0
+    for shard in range(first, w.last[origin] + 1):
+        device = ix(s.device[ix(shard)])
+        for k in range(m.in_ptr[ix(shard)], m.in_ptr[ix(shard + 1)]):
+            awaited = ix(m.in_message[ix(k)])
+            if m.shard[awaited] >= first:  # else it does not wait for anything of the device's
+                free[device] = max(free[device], came[awaited])
+        free[device] += out.ready[ix(shard)] + out.seconds[ix(shard)]
+        for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
+            target, size = ix(m.device[ix(message)]), out.size[ix(message)]
+            free[device] += send_s(c, device, size)
+            came[ix(message)] = free[device] + come_s(c, device, target, size)
+            free[device] += attend_s(c, device, target, size)
+    return free[origin] + turn_s(c, out, origin)
