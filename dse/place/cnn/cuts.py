@@ -78,6 +78,11 @@ class Line:
         """Seconds a frame of the busiest device or link, at least."""
         return float(chains(self.busy(), self.team, add=False).value[:, -1].min())
 
+    def serial(self) -> Floats:
+        """Seconds a frame of a device that does nothing while messages are under way: no bound, but fewer messages."""
+        under_way = [self.s.into @ self.w.into[device] + self.s.out @ self.w.out[device] for device in self._first]
+        return self._table(self.s.seconds + np.array(under_way))
+
     def alone(self) -> Floats:
         """Seconds of a frame, messages that come in included."""
         arrive = np.array([self.s.into @ self.w.into[device] for device in self._first])

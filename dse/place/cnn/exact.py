@@ -12,6 +12,7 @@ from dse.evaluation import OBJECTIVES, evaluate
 from dse.place.cnn.bounds import Proven, bounds
 from dse.place.cnn.cuts import Line, line
 from dse.place.cnn.limits import FREE, Limits
+from dse.place.cnn.polish import polished
 from dse.place.cnn.seeds import within
 from dse.units import shown
 from model.cost.costs import CostArrays
@@ -23,6 +24,10 @@ TIGHTER = (1.0, 0.9, 0.8, 0.65, 0.5)
 """Parts of a limited memory that chains are looked for in: what they take besides weights is known only then."""
 DRAWN = 10_000
 """Random mappings that are tried where no chain keeps to memory and limits."""
+
+
+POLISHED = 10
+"""So many of the best candidates are made better."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +57,14 @@ def exact(chromosome: Chromosome, costs: CostArrays, objective: str, evaluator: 
     kept = np.flatnonzero(limits.kept(scores))
     if not len(kept):
         raise CleaveError(*_beyond(limits, scores))
-    best = kept[np.argmin(scores[kept, OBJECTIVES.index(objective)])]
-    value = float(scores[best, OBJECTIVES.index(objective)])
+    column = OBJECTIVES.index(objective)
+    first = kept[np.argsort(scores[kept, column], kind="stable")[:POLISHED]]
+    better = np.array([polished(chromosome, costs, genes[k], column, limits) for k in first])
+    genes = np.vstack([genes[first], better])
+    scores = np.vstack([scores[first], evaluate(chromosome, costs, better, evaluator)[0]])
+    best = int(np.argmin(np.where(limits.kept(scores), scores[:, column], np.inf)))
     below = bounds(chromosome, costs, limits)[objective]
-    return Exact(chromosome.decode(genes[best]), scores[best], objective, Proven(value, below))
+    return Exact(chromosome.decode(genes[best]), scores[best], objective, Proven(float(scores[best, column]), below))
 
 
 def candidates(on: Line, limits: Limits) -> NDArray[np.int64]:

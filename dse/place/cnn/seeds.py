@@ -42,6 +42,7 @@ def _rows(device: NDArray[np.int64]) -> NDArray[np.int64]:
 def _chains(on: Line) -> Iterator[Stages]:
     if quick := on.latency()[1]:
         yield quick
-    yield from chains(on.busy(), on.team, add=False).best(on.team)
+    for seconds in (on.busy(), on.serial()):
+        yield from chains(seconds, on.team, add=False).best(on.team)
     yield from on.pairs()
     yield from chains(on.alone(), on.team, add=True).best(on.team)

@@ -1,0 +1,36 @@
+"""Mappings that are made better a gene at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dse.chromosomes import KINDS
+from dse.evaluation import OBJECTIVES, evaluate
+from dse.place.cnn.limits import Limits
+from dse.place.cnn.polish import neighbours, polished
+from tests.dse.place.cnn.drawn import drawn, genes
+from tests.tiny_cnn import examples
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@examples(20)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_no_neighbour_that_keeps_to_limits_is_better_than_what_comes_out(kind: str, seed: int) -> None:
+    code, costs = drawn(seed, kind)
+    column = OBJECTIVES.index("latency_s")
+    begin = genes(np.random.default_rng(seed), code, 1)[0]
+    before = evaluate(code, costs, begin[None])[0][0]
+    limits = Limits(memory_bytes=before[OBJECTIVES.index("memory_bytes")])
+    found = polished(code, costs, begin, column, limits)
+    assert ((found >= 0) & (found <= code.upper)).all()
+    near = neighbours(code, found)
+    assert ((near >= 0) & (near <= code.upper)).all()
+    assert (near != found).any(axis=1).all()
+    after, others = evaluate(code, costs, found[None])[0], evaluate(code, costs, near)[0]
+    assert limits.kept(after)[0]
+    assert after[0, column] <= before[column]
+    kept = limits.kept(others)
+    assert (others[kept, column] >= after[0, column] * (1 - 1e-6)).all()
