@@ -148,7 +148,7 @@ def _totals(console: Console, look: Look) -> None:
             text += f", {1 / value:.1f} frames a second" if value else ""
             text += f" ({stream.frames - look.found.warmup} frames after {look.found.warmup})"
         elif objective == "period_s":
-            text += " by the analytical model (busiest device or link; --frames of more than 1 simulates a stream)"
+            text += " by the analytical model (busiest device, link or circle; more --frames are simulated)"
         show.line(console, f"{UNITS[objective][0]:28} {text}")
     analytical = look.found.analytical
     show.line(console, f"{'by the analytical model':28} latency {shown('latency_s', analytical.latency_s)}, "

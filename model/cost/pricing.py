@@ -27,7 +27,7 @@ class Desk(NamedTuple):
     """Working memory of prices.
 
     free: (D,) when a device is free; link: (links,) when a link is
-    rest: (D,) seconds of a frame that a device saves by it, and not in a stream; and takes messages in meanwhile
+    rest: (D,) seconds of a frame that a device saves by it, and not in a stream
     cycles: see there
     """
 
@@ -107,7 +107,7 @@ def _transfer(m: Messages, c: CostArrays, out: Ledger, w: Desk, message: int, so
 
 @kernel()
 def busiest(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Desk) -> float:
-    """Seconds a frame of the busiest device or link, or of the longest cycle. Bytes under way are links' alone.
+    """Seconds a frame of the busiest device or link, or of the longest cycle. Bytes under way are the links' alone.
 
     After a frame alone, whose times are in the ledger.
     """
@@ -137,7 +137,7 @@ def _hand_over(m: Messages, c: CostArrays, out: Ledger, w: Desk, message: int, s
     w.free[source] += send_s(c, source, size)
     come = w.free[source] + come_s(c, source, target, size)
     w.free[source] += attend_s(c, source, target, size)
-    w.rest[target] += take_s(c, source, target, size)
+    w.free[target] += take_s(c, source, target, size)
     w.link[ix(c.leave[source, target])] += leave_s(c, source, target, size)
     if c.enter[source, target] >= 0:
         w.link[ix(c.enter[source, target])] += enter_s(c, source, target, size)

@@ -57,7 +57,7 @@ def test_it_says_latency_and_period_what_bounds_them_and_what_more_would_buy() -
 
 def test_one_frame_has_no_stream() -> None:
     text = done(*SIMULATE, "--frames", 1)
-    assert "by the analytical model (busiest device or link" in text
+    assert "by the analytical model (busiest device, link or circle" in text
     assert "at least" not in text
     assert "the period is bound by" not in text
     body = json.loads(done(*SIMULATE, "--frames", 1, "--json"))

@@ -48,6 +48,9 @@ def drawn(c: CostArrays, seed: int) -> CostArrays:
         wake=np.stack([some(devices), np.zeros(devices)], axis=1),
         gap=some(devices),
         turn=np.stack([some(devices), some(devices)], axis=1),
+        attend=some(devices, devices) * 1e-4,
+        take=some(devices, devices) * 1e-4,
+        stages=4,
     )
 
 
