@@ -65,10 +65,14 @@ class Line:
         return self.s.held + (memory[:, RANK] + memory[:, SESSION])[:, None, None]
 
     @property
+    def _under_way(self) -> Floats:
+        """(C, m+1, m+1) seconds of messages, at least."""
+        return np.array([self.s.into @ self.w.into[d] + self.s.out @ self.w.out[d] for d in self._first])
+
+    @property
     def _joules(self) -> Floats:
         """(C, m+1, m+1) of computing and of messages, at least."""
-        wires = [self.s.into @ self.w.into[device] + self.s.out @ self.w.out[device] for device in self._first]
-        return self.s.joules + np.array(wires) * self.costs.communication_w[self._first][:, None, None]
+        return self.s.joules + self._under_way * self.costs.communication_w[self._first][:, None, None]
 
     def busy(self) -> Floats:
         """Seconds a frame of a device or link."""
@@ -80,8 +84,7 @@ class Line:
 
     def serial(self) -> Floats:
         """Seconds a frame of a device that does nothing while messages are under way: no bound, but fewer messages."""
-        under_way = [self.s.into @ self.w.into[device] + self.s.out @ self.w.out[device] for device in self._first]
-        return self._table(self.s.seconds + np.array(under_way))
+        return self._table(self.s.seconds + self._under_way)
 
     def alone(self) -> Floats:
         """Seconds of a frame, messages that come in included."""
