@@ -15,8 +15,8 @@ import numpy as np
 from model.compiled import allocating, inlined
 from model.cost.costs import ROUNDING, CostArrays
 from model.cost.ledger import Ledger
-from model.cost.message_time import attend_s, come_s, send_s
-from model.cost.spending import turn_s
+from model.cost.message_time import come_s, send_s
+from model.cost.spending import attended_s, turn_s
 from model.mappings.arrays import Floats, GraphArrays, Ints, ix
 from model.mappings.lowering import Messages, Room, Shards
 
@@ -26,7 +26,8 @@ class Cycles(NamedTuple):
 
     free: (D,), came: (M,) seconds from the first thing of a device on, when another one is free and a message has come;
     -inf: that waits for nothing of it
-    span: (D,) seconds that no cycle of a device is longer than; first, last: (D,) its shards
+    span: (D,) seconds that no cycle of a device is longer than; first, last: (D,) its shards; head: (D,) that its last
+    segment begins with
     """
 
     free: Floats
@@ -34,13 +35,14 @@ class Cycles(NamedTuple):
     span: Floats
     first: Ints
     last: Ints
+    head: Ints
 
 
 @allocating()
 def cycles(r: Room) -> Cycles:
     """Working memory for mappings as large as ``r`` says."""
     d, i = r.devices, np.int32
-    return Cycles(np.zeros(d), np.zeros(r.messages), np.zeros(d), np.zeros(d, i), np.zeros(d, i))
+    return Cycles(np.zeros(d), np.zeros(r.messages), np.zeros(d), np.zeros(d, i), np.zeros(d, i), np.zeros(d, i))
 
 
 @inlined
@@ -71,20 +73,22 @@ def _spans(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w
         here = ix(s.device[ix(shard)])
         w.last[here] = shard
         if w.first[here] < 0:
-            w.first[here] = shard
+            w.first[here] = w.head[here] = shard
+        if out.begins[ix(shard)]:
+            w.head[here] = shard
     for device in range(len(w.span)):
         w.span[device] = _span(m, c, out, w, device) if w.first[device] >= 0 else 0.0
 
 
 @inlined
 def _span(m: Messages, c: CostArrays, out: Ledger, w: Cycles, device: int) -> float:
-    """From the first thing of a device until it can begin again."""
-    first, last = ix(w.first[device]), ix(w.last[device])
-    span = out.stop[last] - out.start[first] + out.ready[first] + turn_s(c, out, device)
-    for message in range(m.out_ptr[last], m.out_ptr[ix(w.last[device] + 1)]):
-        size = out.size[ix(message)]
-        span += send_s(c, device, size) + attend_s(c, device, ix(m.device[ix(message)]), size)
-    return span
+    """From the first thing of a device until it can begin again, at most: what it waits for takes it a while, of which
+    the analytical model has a shard begin later, the simulator the segment last longer."""
+    first, head, last = ix(w.first[device]), ix(w.head[device]), w.last[device]
+    span = out.stop[ix(last)] - out.start[first] + out.ready[first] + (out.ready[head] if head != first else 0.0)
+    for message in range(m.out_ptr[ix(last)], m.out_ptr[ix(last + 1)]):
+        span += send_s(c, device, out.size[ix(message)])
+    return span + attended_s(m, c, out, last, device) + turn_s(c, out, device)
 
 
 @inlined
@@ -104,5 +108,5 @@ def _cycle(s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Cycles, origin
             target, size = ix(m.device[ix(message)]), out.size[ix(message)]
             free[device] += send_s(c, device, size)
             came[ix(message)] = free[device] + come_s(c, device, target, size)
-            free[device] += attend_s(c, device, target, size)
+        free[device] += attended_s(m, c, out, shard, device)
     return free[origin] + turn_s(c, out, origin)

@@ -16,9 +16,9 @@ from model.compiled import allocating, inlined, kernel
 from model.cost.costs import PART, UNKNOWN, CostArrays
 from model.cost.cycles import Cycles, cycles, longest_cycle
 from model.cost.ledger import BUSY, COMPUTE, Ledger
-from model.cost.message_time import attend_s, come_s, enter_s, lag_of, leave_s, send_s, take_s
+from model.cost.message_time import come_s, enter_s, lag_of, leave_s, send_s, take_s
 from model.cost.rest import sum_of_rest
-from model.cost.spending import join, settle, spend, turn_s
+from model.cost.spending import attended_s, join, settle, spend, turn_s
 from model.mappings.arrays import Floats, GraphArrays, ix
 from model.mappings.lowering import Messages, Room, Shards
 
@@ -84,8 +84,7 @@ def _one_frame(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledge
         for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
             w.free[device] += send_s(c, device, out.size[ix(message)])
             _transfer(m, c, out, w, message, device)
-        for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
-            w.free[device] += attend_s(c, device, ix(m.device[ix(message)]), out.size[ix(message)])
+        w.free[device] += attended_s(m, c, out, shard, device)
     latency = 0.0
     for done in w.free:
         latency = max(latency, done)
@@ -120,6 +119,7 @@ def busiest(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, 
         w.free[device] += out.ready[ix(shard)] + out.seconds[ix(shard)]
         for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
             longest = max(longest, _hand_over(m, c, out, w, message, device))
+        w.free[device] += attended_s(m, c, out, shard, device)
     for d in range(len(c.pool)):
         turn = turn_s(c, out, d) if out.segments[d] + out.messages[d] > 0 else 0.0
         longest = max(longest, w.free[d] + w.rest[d] + turn)
@@ -136,7 +136,6 @@ def _hand_over(m: Messages, c: CostArrays, out: Ledger, w: Desk, message: int, s
     target, size = ix(m.device[ix(message)]), out.size[ix(message)]
     w.free[source] += send_s(c, source, size)
     come = w.free[source] + come_s(c, source, target, size)
-    w.free[source] += attend_s(c, source, target, size)
     w.free[target] += take_s(c, source, target, size)
     w.link[ix(c.leave[source, target])] += leave_s(c, source, target, size)
     if c.enter[source, target] >= 0:

@@ -44,7 +44,7 @@ from model.cost.ledger import (
     WEIGHTS,
     Ledger,
 )
-from model.cost.message_time import receive_s, under_way_s
+from model.cost.message_time import attend_s, receive_s, under_way_s
 from model.cost.rest import begins_rested, busy_after, kept_warm
 from model.cost.seconds import seconds_of
 from model.mappings.arrays import Floats, GraphArrays, Ints, ix
@@ -304,6 +304,15 @@ def above(a: Floats, k: Floats) -> float:
     """Bytes of a device at most above what lasts: of frames, or while its sessions are opened. k: of its ``memory``"""
     frames = a[ACTIVATIONS] * k[ACTIVE] + a[BUFFERS] * k[BUFFER] + a[PASSED] * k[PASS]
     return max(frames, a[OPENING] * k[TWICE])
+
+
+@inlined
+def attended_s(m: Messages, c: CostArrays, out: Ledger, shard: int, device: int) -> float:
+    """Seconds in which a device attends to what a shard of its sends, when all of that has been handed over."""
+    seconds = 0.0
+    for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
+        seconds += attend_s(c, device, ix(m.device[ix(message)]), out.size[ix(message)])
+    return seconds
 
 
 @inlined

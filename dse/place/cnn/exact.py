@@ -24,8 +24,6 @@ TIGHTER = (1.0, 0.9, 0.8, 0.65, 0.5)
 """Parts of a limited memory that chains are looked for in: what they take besides weights is known only then."""
 DRAWN = 10_000
 """Random mappings that are tried where no chain keeps to memory and limits."""
-
-
 POLISHED = 10
 """So many of the best candidates are made better."""
 

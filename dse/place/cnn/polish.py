@@ -25,8 +25,7 @@ def polished(
     rng, best = np.random.default_rng(0), np.asarray(genes, dtype=np.int32)
     least = evaluate(chromosome, costs, best[None])[0][0, column]
     for _ in range(STEPS):
-        near = neighbours(chromosome, best)
-        near = near if len(near) <= MOST else near[rng.choice(len(near), MOST, replace=False)]
+        near = neighbours(chromosome, best, rng)
         scores, excess = evaluate(chromosome, costs, near)
         value = np.where((excess <= 0) & limits.kept(scores), scores[:, column], np.inf)
         if not (value < least * (1 - ROUNDING)).any():
@@ -36,18 +35,17 @@ def polished(
     return best
 
 
-def neighbours(chromosome: Chromosome, genes: NDArray[np.int32]) -> NDArray[np.int32]:
-    """``(n, n_genes)`` with one gene moved by a power of two, or two genes exchanged."""
-    upper = chromosome.upper
-    steps = 2 ** np.arange(int(upper.max()).bit_length())
-    at, to = np.nonzero(np.ones((len(genes), 2 * len(steps)), dtype=bool))
-    moved = np.repeat(genes[None], len(at), axis=0)
-    moved[np.arange(len(at)), at] += np.concatenate([steps, -steps]).astype(np.int32)[to]
-    moved = moved[((moved >= 0) & (moved <= upper)).all(axis=1)]
+def neighbours(chromosome: Chromosome, genes: NDArray[np.int32], rng: np.random.Generator) -> NDArray[np.int32]:
+    """``(n, n_genes)`` with one gene moved by a power of two, or two genes exchanged; n is at most ``MOST``."""
+    steps = 2 ** np.arange(int(chromosome.upper.max()).bit_length())
+    at, step = np.indices((len(genes), 2 * len(steps))).reshape(2, -1)
+    moved = genes[at] + np.concatenate([steps, -steps])[step]
     one, other = np.triu_indices(len(genes), 1)
-    differ = (genes[one] != genes[other]) & (genes[one] <= upper[other]) & (genes[other] <= upper[one])
-    one, other = one[differ], other[differ]
-    exchanged = np.repeat(genes[None], len(one), axis=0)
-    row = np.arange(len(one))
-    exchanged[row, one], exchanged[row, other] = genes[other], genes[one]
-    return np.concatenate([moved, exchanged])
+    first, to = np.concatenate([at, one]), np.concatenate([moved, genes[other]])
+    second, back = np.concatenate([at, other]), np.concatenate([moved, genes[one]])
+    upper = chromosome.upper
+    may = np.flatnonzero((to != genes[first]) & (to >= 0) & (to <= upper[first]) & (back <= upper[second]))
+    may = may if len(may) <= MOST else may[rng.choice(len(may), MOST, replace=False)]
+    near, row = np.repeat(genes[None], len(may), axis=0), np.arange(len(may))
+    near[row, first[may]], near[row, second[may]] = to[may], back[may]
+    return near

@@ -79,6 +79,19 @@ def test_both_judges_say_the_same_of_a_chain_that_goes_to_and_fro_between_two_de
 
 @given(st.randoms(use_true_random=False), st.integers(0, 2**32 - 1))
 @examples(40)
+def test_the_longest_cycle_is_the_same_after_either_judge_had_a_frame_alone(
+    graph: Graph, draw: random.Random, seed: int
+) -> None:
+    case = Case.of(graph, platform(4, ", bandwidth=1Gbit/s, latency=0.05ms"), random_mapping(draw, graph, 4))
+    case = replace(case, costs=drawn(case.costs, seed))
+    after_simulation = play(case, 1, 0).period_s
+    desk = pricing.desk(case.size, case.costs)
+    _, period_s = pricing.price(case.g, case.shards, case.messages, case.costs, case.ledger, desk)
+    assert after_simulation == pytest.approx(period_s, rel=1e-9)
+
+
+@given(st.randoms(use_true_random=False), st.integers(0, 2**32 - 1))
+@examples(40)
 def test_no_stream_is_faster_than_its_longest_cycle(graph: Graph, draw: random.Random, seed: int) -> None:
     analytical, simulated = both(graph, random_mapping(draw, graph, 4), 4, seed)
     assert analytical[1] <= simulated[1] * 1.02

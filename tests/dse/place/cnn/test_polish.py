@@ -26,7 +26,7 @@ def test_no_neighbour_that_keeps_to_limits_is_better_than_what_comes_out(kind: s
     limits = Limits(memory_bytes=before[OBJECTIVES.index("memory_bytes")])
     found = polished(code, costs, begin, column, limits)
     assert ((found >= 0) & (found <= code.upper)).all()
-    near = neighbours(code, found)
+    near = neighbours(code, found, np.random.default_rng(0))
     assert ((near >= 0) & (near <= code.upper)).all()
     assert (near != found).any(axis=1).all()
     after, others = evaluate(code, costs, found[None])[0], evaluate(code, costs, near)[0]
