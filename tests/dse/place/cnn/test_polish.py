@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from dse.chromosomes import KINDS
 from dse.evaluation import OBJECTIVES, evaluate
+from dse.inputs import read_cnn
 from dse.place.cnn.limits import Limits
-from dse.place.cnn.polish import neighbours, polished
+from dse.place.cnn.polish import MOST, neighbours, polished
+from dse.run import Coding, prepare
 from tests.dse.place.cnn.drawn import drawn, genes
-from tests.tiny_cnn import examples
+from tests.tiny_cnn import examples, platform
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -34,3 +36,9 @@ def test_no_neighbour_that_keeps_to_limits_is_better_than_what_comes_out(kind: s
     assert after[0, column] <= before[column]
     kept = limits.kept(others)
     assert (others[kept, column] >= after[0, column] * (1 - 1e-6)).all()
+
+
+def test_of_hundreds_of_thousands_of_neighbours_a_few_are_laid_out() -> None:
+    code, _ = prepare(read_cnn("zoo:densenet121", [], False), platform(4), Coding("naive"))
+    near = neighbours(code, np.random.default_rng(0).integers(0, 4, code.n_genes, np.int32), np.random.default_rng(0))
+    assert near.shape == (MOST, code.n_genes)
