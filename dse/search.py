@@ -39,7 +39,7 @@ class Settings:
     head_start: the first population holds the mappings of ``head_start``, the rest is random
     evaluator: whose scores, one of ``EVALUATORS``; both: the analytical model's in the search, whose front is then
                scored by the simulator
-    exact_seeds: a head start has the chains of layers with the least period and latency, too
+    exact_seeds: a head start has the chains of layers with the least period and latency, too, and better ones yet
     """
 
     population: int = 1000
@@ -158,7 +158,7 @@ def search(
     begin = time.perf_counter()
     problem = MappingProblem(chromosome, costs, settings, correct)
     nothing, start = np.empty((0, chromosome.n_genes), dtype=np.int32), settings.head_start
-    exact = seeds(chromosome, costs) if start and settings.exact_seeds else nothing
+    exact = seeds(chromosome, costs, settings.objectives) if start and settings.exact_seeds else nothing
     first = [nothing if begin_with is None else begin_with, head_start(chromosome, costs) if start else nothing, exact]
     algorithm = _algorithm(chromosome, settings, np.vstack(first))
     algorithm.setup(problem, termination=NoTermination(), seed=settings.seed, verbose=False)

@@ -12,7 +12,7 @@ from dse.evaluation import OBJECTIVES, evaluate
 from dse.place.cnn.bounds import Proven, bounds
 from dse.place.cnn.cuts import Line, line
 from dse.place.cnn.limits import FREE, Limits
-from dse.place.cnn.polish import polished
+from dse.place.cnn.polish import improved
 from dse.place.cnn.seeds import within
 from dse.units import shown
 from model.cost.costs import CostArrays
@@ -24,8 +24,6 @@ TIGHTER = (1.0, 0.9, 0.8, 0.65, 0.5)
 """Parts of a limited memory that chains are looked for in: what they take besides weights is known only then."""
 DRAWN = 10_000
 """Random mappings that are tried where no chain keeps to memory and limits."""
-POLISHED = 10
-"""So many of the best candidates are made better."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +54,8 @@ def exact(chromosome: Chromosome, costs: CostArrays, objective: str, evaluator: 
     if not len(kept):
         raise CleaveError(*_beyond(limits, scores))
     column = OBJECTIVES.index(objective)
-    first = kept[np.argsort(scores[kept, column], kind="stable")[:POLISHED]]
-    better = np.array([polished(chromosome, costs, genes[k], column, limits) for k in first])
+    first = kept[np.argsort(scores[kept, column], kind="stable")]
+    better = improved(chromosome, costs, genes[first], column, limits)
     genes = np.vstack([genes[first], better])
     scores = np.vstack([scores[first], evaluate(chromosome, costs, better, evaluator)[0]])
     best = int(np.argmin(np.where(limits.kept(scores), scores[:, column], np.inf)))

@@ -10,9 +10,20 @@ from dse.evaluation import evaluate
 from dse.place.cnn.limits import Limits
 from model.cost.costs import ROUNDING, CostArrays
 
+POLISHED, GENES = 10, 1000
+"""So many of the best candidates are made better, fewer where they have more genes together: at least one."""
 STEPS = 50
 MOST = 2000
 """Neighbours that are looked at in a step; of more, some are drawn."""
+
+
+def improved(
+    chromosome: Chromosome, costs: CostArrays, best: NDArray[np.integer], column: int, limits: Limits
+) -> NDArray[np.int32]:
+    """``(k, n_genes)``, the first of ``(n, n_genes)`` that are sorted by the scores of a column, each ``polished``."""
+    first = best[: min(POLISHED, max(GENES // chromosome.n_genes, 1))]
+    better = [polished(chromosome, costs, genes, column, limits) for genes in first]
+    return np.array(better, dtype=np.int32).reshape(-1, chromosome.n_genes)
 
 
 def polished(

@@ -15,7 +15,9 @@ from dse.chromosomes import EQUAL, KINDS
 from dse.evaluation import ANALYTICAL, OBJECTIVES, SIMULATOR, evaluate
 from dse.inputs import Cnn
 from dse.place.cnn.bounds import bounds
-from dse.place.cnn.seeds import seeds
+from dse.place.cnn.cuts import line
+from dse.place.cnn.polish import neighbours
+from dse.place.cnn.seeds import TIMES, seeds, within
 from dse.search import Settings, search
 from model.mappings.mapping import Mapping
 from model.network.graph import Graph
@@ -62,14 +64,28 @@ def test_what_genes_cannot_say_is_not_encoded(seed: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @examples(30)
 @given(seed=SEEDS)
-def test_seeds_are_distinct_and_fit_and_layers_are_whole_or_shared_by_two(kind: str, seed: int) -> None:
+def test_seeds_are_distinct_and_fit_and_layers_of_chains_are_whole_or_shared_by_two(kind: str, seed: int) -> None:
     code, costs = drawn(seed, kind, memory=True)
     found = seeds(code, costs)
     assert len(np.unique(found, axis=0)) == len(found)
     assert np.array_equal(found, seeds(code, costs))
     assert (evaluate(code, costs, found)[1] <= 0).all() if len(found) else True
-    parts = [len(row) for genes_ in found for row in code.decode(genes_).by_layer(code.g.n_layers)]
+    chains = within(line(code, costs))
+    assert np.array_equal(found[: len(chains)], chains)
+    parts = [len(row) for genes_ in chains for row in code.decode(genes_).by_layer(code.g.n_layers)]
     assert max(parts, default=1) <= (2 if kind == "hybrid" else 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@examples(20)
+@given(seed=SEEDS)
+def test_of_each_time_that_is_an_objective_the_best_seed_is_better_than_its_neighbours(kind: str, seed: int) -> None:
+    code, costs = drawn(seed, kind)
+    for name in TIMES:
+        found = seeds(code, costs, ["memory_bytes", name])
+        scores = evaluate(code, costs, found)[0][:, OBJECTIVES.index(name)]
+        near = neighbours(code, found[np.argmin(scores)].astype(np.int32), np.random.default_rng(0))
+        assert (evaluate(code, costs, near)[0][:, OBJECTIVES.index(name)] >= scores.min() * (1 - 1e-6)).all()
 
 
 @examples(40)
@@ -92,10 +108,10 @@ def test_pairs_that_share_a_stretch_are_encoded_in_two_rows(seed: int) -> None:
 @examples(15)
 @given(devices=st.integers(1, 4), seed=SEEDS)
 def test_the_best_period_of_a_line_of_layers_is_found_and_proven(
-    line: Graph, devices: int, seed: int, evaluator: str
+    chain: Graph, devices: int, seed: int, evaluator: str
 ) -> None:
     cluster = platform(devices, ", bandwidth=100Mbit/s, latency=0.1ms")
-    code, costs = job.prepare(Cnn(line, False, {}), cluster, job.Coding("vertical"))
+    code, costs = job.prepare(Cnn(chain, False, {}), cluster, job.Coding("vertical"))
     work = np.random.default_rng(seed).uniform(0, 1e-3, len(code.g.size))
     work[: code.g.n_inputs] = work[code.g.n_inputs + code.g.n_layers :] = 0
     costs = costs._replace(work=np.repeat(work[:, None, None], devices, axis=1) * np.ones(costs.work.shape[-1]))
@@ -105,7 +121,7 @@ def test_the_best_period_of_a_line_of_layers_is_found_and_proven(
 
 
 @pytest.fixture(scope="module")
-def line(tmp_path_factory: pytest.TempPathFactory) -> Graph:
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Graph:
     """Six layers, one after the other."""
     return graph_of(tmp_path_factory.mktemp("line"), six_layers())
 
