@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, count
 from pathlib import Path
@@ -39,9 +39,17 @@ def check_free(out: Path, force: bool, way_out: str = f"use --force to replace i
         raise CleaveError(f"{out}: exists already; {way_out}")
 
 
-def check_writable(*files: Path | None) -> None:
-    """``CleaveError`` unless files can be made: what takes long should not fail at its end. None: nothing is written"""
-    for file in filter(None, files):
+def check_writable(*files: Path | None, read: Iterable[str | Path | None] = ()) -> None:
+    """``CleaveError`` unless files can be made: what takes long should not fail at its end. None: nothing is written
+
+    read: names of what is read meanwhile, some of which may not be files; none of them is replaced
+    """
+    wanted, taken = list(filter(None, files)), {Path(name).resolve() for name in read if name}
+    for file in wanted:
+        if file.resolve() in taken:
+            raise CleaveError(f"{file}: is read, and would be replaced; name another file")
+        if wanted.count(file) > 1:
+            raise CleaveError(f"{file}: is named for two things; give each a file of its own")
         if file.is_dir():
             raise CleaveError(f"{file}: is a folder; name a file in it")
         if file.exists() and not file.is_file():

@@ -32,6 +32,14 @@ MESSAGES, BYTES, SEGMENTS, COMPUTING = range(4)
 """Columns of traits: how many, how many in all messages, how many, then the seconds that each device computes."""
 
 
+def unfit(excess: float) -> str:
+    """What to tell where no mapping fits. excess: bytes by which the closest does not"""
+    return (
+        f"no mapping was found that fits the devices' memory; the closest needs {excess / 1e6:.1f} MB more "
+        "than a device has: raise the limits (memory=), or add devices"
+    )
+
+
 def traits(chromosome: Chromosome, count: int) -> NDArray[np.float64]:
     """Room for those of so many individuals: ``(n, COMPUTING + devices)``."""
     return np.zeros((count, COMPUTING + chromosome.coding.devices))

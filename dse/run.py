@@ -134,13 +134,13 @@ def check_place(out: Path, force: bool, **how: str) -> None:
         raise CleaveError(f"{out}: cannot be written: {parent}: {error.strerror}") from error
 
 
-def check_file(out: Path, suffix: str, force: bool) -> None:
-    """``CleaveError`` unless the file ``out`` can be made."""
+def check_file(out: Path, suffix: str, force: bool, read: str | None = None) -> None:
+    """``CleaveError`` unless the file ``out`` can be made. read: what is read meanwhile"""
     if out.suffix != suffix:
         raise CleaveError(f"{out}: results are written as {suffix}; give a name that ends so")
     if out.is_dir() or (out.exists() and not force):
         raise CleaveError(f"{out}: exists already; use --force to replace it, or choose another place")
-    folder.check_writable(out)
+    folder.check_writable(out, read=(read,))
 
 
 def check_target(platform: Platform, target: str) -> None:

@@ -19,7 +19,7 @@ from pymoo.core.problem import Problem
 from pymoo.core.termination import NoTermination
 
 from dse.chromosomes import POINTS, Chromosome
-from dse.evaluation import ANALYTICAL, BOTH, OBJECTIVES, SIMULATOR, evaluate, traits
+from dse.evaluation import ANALYTICAL, BOTH, OBJECTIVES, SIMULATOR, evaluate, traits, unfit
 from dse.operators import ChangeGenes, ExchangeGenes, RandomGenes, SameGenes
 from dse.place.cnn.seeds import seeds
 from model.cost.costs import CostArrays, whole_s
@@ -261,10 +261,7 @@ class _History:
 def _front(history: _History, begin: float, scoring_s: float, last: Population) -> Front:
     scores, genes = history.scores, history.genes
     if not len(scores):
-        raise CleaveError(
-            f"no mapping was found that fits the devices' memory; the closest needs {history.excess / 1e6:.1f} MB more "
-            "than a device has: raise the limits (memory=), add devices, or search longer"
-        )
+        raise CleaveError(unfit(history.excess))
     front = Front(
         genes=genes,
         scores=scores,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 UNITS = {
     "latency_s": ("latency", "ms", 1e3),
     "energy_j": ("largest energy of a device", "J", 1.0),
@@ -15,6 +17,13 @@ def shown(objective: str, value: float) -> str:
     """A value with the unit that a person reads: ``28.3 ms``."""
     _, unit, factor = UNITS[objective]
     return f"{value * factor:.4g} {unit}"
+
+
+def enough(objective: str, value: float) -> str:
+    """As ``shown``, but never less than the value: a limit that it keeps to."""
+    factor = UNITS[objective][2]
+    step = 10.0 ** (math.floor(math.log10(value * factor)) - 3) if value > 0 else 1.0
+    return shown(objective, math.ceil(value * factor / step) * step / factor)
 
 
 def many(count: int, what: str) -> str:

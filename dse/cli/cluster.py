@@ -142,7 +142,8 @@ def bench(
 ) -> None:
     """Run a bundle, here or on its hosts, and time it. Each frame after a barrier, then a stream of them."""
     how = images.pixels
-    check_writable(keep.trace, keep.save_trace)
+    read = (platform, runs.input, recipe.cnn, recipe.mapping, recipe.horizontal)
+    check_writable(keep.trace, keep.save_trace, read=read)
     if platform is None:
         stays_here(recipe, loss, access)
         check_bundle(bundle)

@@ -264,7 +264,7 @@ def infer(
     """Run a bundle here on your frames and keep its results. An array for each output, first axis = frame."""
     how = images.pixels
     check_bundle(bundle)
-    job.check_file(output, ".npz", force)
+    job.check_file(output, ".npz", force, input)
     options = Options(input=input, output=str(output), provider=CPU, pixels=how)
     options, _ = asked(read_plan(bundle), options, frames)
     if dry_run:

@@ -141,7 +141,7 @@ def place(
 ) -> None:
     """Place a CNN on a platform, or a graph of operators on accelerators: the best split, or how far from it one is."""
     one_of("--objective", objective, list(METHODS))
-    check_writable(out)
+    check_writable(out, read=(workload, of.cnn, of.platform))
     if (workload is None) == (of.cnn is None):
         raise CleaveError("name one thing to place: --cnn with --platform, or --workload")
     if workload:

@@ -68,7 +68,8 @@ def simulate(
     """Simulate a mapping: latency, period, what bounds them, and what more of it would buy."""
     if picture:
         timeline.check(picture)
-    check_writable(trace, picture)
+    read = (network.cnn, platform, placement.mapping, placement.horizontal, measured)
+    check_writable(trace, picture, read=read)
     loaded = network.read()
     mapping, cluster = placement.read(loaded, read_platform(platform, model))
     graph = loaded.graph

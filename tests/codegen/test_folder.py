@@ -270,6 +270,17 @@ def test_a_pipe_is_no_file_to_be_replaced(tmp_path: Path) -> None:
         check_writable(None, tmp_path / "new", tmp_path / "pipe")
 
 
+def test_what_is_read_is_not_replaced_nor_one_file_written_twice(tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "net.onnx")
+    check_writable(tmp_path / "new", tmp_path / "other", read=(None, "zoo:alexnet", tmp_path / "net.onnx"))
+    for out in (tmp_path / "net.onnx", tmp_path / "link", tmp_path / "." / ".." / tmp_path.name / "net.onnx"):
+        with pytest.raises(CleaveError, match=f"{out.name}: is read, and would be replaced; name another file"):
+            check_writable(out, read=("zoo:alexnet", str(tmp_path / "net.onnx")))
+    with pytest.raises(CleaveError, match="new: is named for two things"):
+        check_writable(tmp_path / "new", None, tmp_path / "new")
+
+
 def test_a_place_below_a_file_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("old")
     with pytest.raises(CleaveError, match=r"file/out: cannot be written: "), fresh(tmp_path / "file" / "out"):

@@ -31,6 +31,7 @@ class Line:
     or goes beyond a limit.
 
     cuts: (m+1,) layers; s: by kind, not by group
+    part: of limits and memory that a stretch may take: what a chain takes is known only when all of it is
     """
 
     chromosome: Chromosome
@@ -42,27 +43,37 @@ class Line:
     groups: list[Kinds]
     team: Team
     limits: Limits = FREE
+    part: float = 1.0
 
     @property
     def _first(self) -> list[int]:
         return [kind[0] for kind in self.kinds]
 
-    def _table(self, of: Floats) -> Floats:
-        """By group, inf where a stretch cannot be: its weights do not fit, or what it takes at least is too much."""
-        of = np.where(self._held > self._room[:, None, None], np.inf, of)
-        of = np.where(self._joules > self.limits.energy_j, np.inf, of)
-        return least_of(of, self.kinds, self.groups)
+    def _table(self, of: Floats, shared_by: int = 1) -> Floats:
+        """By group, inf where a stretch cannot be."""
+        return least_of(np.where(self._barred(shared_by), np.inf, of), self.kinds, self.groups)
 
-    @property
-    def _room(self) -> Floats:
-        """(C,) bytes, of a device."""
-        return np.minimum(self.costs.capacity[self.costs.pool[self._first]], self.limits.memory_bytes)
+    def _barred(self, shared_by: int) -> NDArray[np.bool_]:
+        """(C, m+1, m+1) of stretches that so many devices share evenly: they take too much at least."""
+        capacity = self.costs.capacity[self.costs.pool[self._first]][:, None, None]
+        room, joules = (limit * self.part for limit in (self.limits.memory_bytes, self.limits.energy_j))
+        held = self._held(shared_by)
+        return (held > capacity * self.part) | (held > room) | (self._joules / shared_by > joules)
 
-    @property
-    def _held(self) -> Floats:
-        """(C, m+1, m+1) resident bytes of a rank with one segment and weights."""
+    def _held(self, shared_by: int) -> Floats:
+        """(C, m+1, m+1) resident bytes of a rank with one segment and its part of the weights."""
         memory = self.costs.memory[self._first]
-        return self.s.held + (memory[:, RANK] + memory[:, SESSION])[:, None, None]
+        return self.s.held / shared_by + (memory[:, RANK] + memory[:, SESSION])[:, None, None]
+
+    @property
+    def barred(self) -> bytes:
+        """What chains are looked for: of lines that bar the same stretches, the same."""
+        return self._barred(1).tobytes() + self._barred(2).tobytes()
+
+    @property
+    def most(self) -> Limits:
+        """What a device takes that has all layers, at least."""
+        return Limits(float(self._joules.max()), float(self._held(1).max()))
 
     @property
     def _under_way(self) -> Floats:
@@ -147,8 +158,9 @@ class Line:
         coding = self.chromosome.coding
         if coding.kind == NAIVE or coding.rows < 2:
             return
-        g = self.chromosome.g
-        shared = least_of(pair_loads(g, coding, self.w, self.costs, self.cuts, self._first), self.kinds, self.groups)
+        shared = self._table(
+            pair_loads(self.chromosome.g, coding, self.w, self.costs, self.cuts, self._first), shared_by=2
+        )
         both = in_pairs(self.team)
         yield from chains(np.concatenate([self.busy(), shared]), both, add=False).best(both)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dse.evaluation import OBJECTIVES
 from model.mappings.arrays import Floats
@@ -17,14 +16,16 @@ class Limits(NamedTuple):
     energy_j: float = np.inf
     memory_bytes: float = np.inf
 
-    def kept(self, scores: Floats) -> NDArray[np.bool_]:
-        """(n,) whether mappings with ``(n, 4)`` scores keep to them."""
-        columns = [OBJECTIVES.index(name) for name in self._fields]
-        return np.all(scores[:, columns] <= np.array(self), axis=1)
+    def beyond(self, scores: Floats, excess: Floats) -> Floats:
+        """(n,) how far mappings are from keeping to them and to the memory there is; 0: they do.
 
-    def tightened(self, factor: float) -> Limits:
-        """With so much of the memory: a stretch takes more than can be told before all others are known."""
-        return self._replace(memory_bytes=self.memory_bytes * factor)
+        The sum of what each takes too much, as parts of what it takes. scores, excess: as ``evaluate`` has them
+        """
+        takes = scores[:, [OBJECTIVES.index(name) for name in self._fields]]
+        too_much = np.maximum(takes - np.array(self), 0)
+        too_much[:, self._fields.index("memory_bytes")] += np.maximum(excess, 0)
+        parts: Floats = np.divide(too_much, takes, out=np.zeros_like(takes), where=takes > 0).sum(axis=1)
+        return parts
 
 
 FREE = Limits()

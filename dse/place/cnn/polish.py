@@ -9,6 +9,7 @@ from dse.chromosomes import Chromosome
 from dse.evaluation import evaluate
 from dse.place.cnn.limits import Limits
 from model.cost.costs import ROUNDING, CostArrays
+from model.mappings.arrays import Floats
 
 POLISHED, GENES = 10, 1000
 """So many of the best candidates are made better, fewer where they have more genes together: at least one."""
@@ -18,32 +19,42 @@ MOST = 2000
 
 
 def improved(
-    chromosome: Chromosome, costs: CostArrays, best: NDArray[np.integer], column: int, limits: Limits
+    chromosome: Chromosome, costs: CostArrays, genes: NDArray[np.integer], column: int, limits: Limits
 ) -> NDArray[np.int32]:
-    """``(k, n_genes)``, the first of ``(n, n_genes)`` that are sorted by the scores of a column, each ``polished``."""
-    first = best[: min(POLISHED, max(GENES // chromosome.n_genes, 1))]
-    better = [polished(chromosome, costs, genes, column, limits) for genes in first]
+    """``(k, n_genes)``, the best of ``(n, n_genes)`` as ``polished`` has it, each made better."""
+    best = np.lexsort(_standing(chromosome, costs, genes, column, limits)[::-1])
+    first = genes[best[: min(POLISHED, max(GENES // chromosome.n_genes, 1))]]
+    better = [polished(chromosome, costs, each, column, limits) for each in first]
     return np.array(better, dtype=np.int32).reshape(-1, chromosome.n_genes)
 
 
 def polished(
     chromosome: Chromosome, costs: CostArrays, genes: NDArray[np.integer], column: int, limits: Limits
 ) -> NDArray[np.int32]:
-    """``(n_genes,)`` that no neighbour is better than, or after so many steps; by the analytical model.
+    """``(n_genes,)`` that no neighbour looked at is better than, or after so many steps; by the analytical model.
 
-    column: of the scores, which is to be small
+    Better is who takes less of what is limited, or of memory, too much; then whose score is smaller.
+    column: of the scores
     """
     rng, best = np.random.default_rng(0), np.asarray(genes, dtype=np.int32)
-    least = evaluate(chromosome, costs, best[None])[0][0, column]
+    (beyond,), (least,) = _standing(chromosome, costs, best[None], column, limits)
     for _ in range(STEPS):
         near = neighbours(chromosome, best, rng)
-        scores, excess = evaluate(chromosome, costs, near)
-        value = np.where((excess <= 0) & limits.kept(scores), scores[:, column], np.inf)
-        if not (value < least * (1 - ROUNDING)).any():
+        further, value = _standing(chromosome, costs, near, column, limits)
+        better = (further < beyond * (1 - ROUNDING)) | ((further <= beyond) & (value < least * (1 - ROUNDING)))
+        if not better.any():
             break
-        k = int(np.argmin(value))
-        best, least = near[k], value[k]
+        k = np.lexsort((value, further, ~better))[0]
+        best, beyond, least = near[k], further[k], value[k]
     return best
+
+
+def _standing(
+    chromosome: Chromosome, costs: CostArrays, genes: NDArray[np.integer], column: int, limits: Limits
+) -> tuple[Floats, Floats]:
+    """(n,) what each takes too much, and its score."""
+    scores, excess = evaluate(chromosome, costs, genes)
+    return limits.beyond(scores, excess), scores[:, column]
 
 
 def neighbours(chromosome: Chromosome, genes: NDArray[np.int32], rng: np.random.Generator) -> NDArray[np.int32]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,32 +16,41 @@ from dse.place.cnn.limits import FREE
 from dse.place.cnn.polish import improved
 from model.cost.costs import CostArrays
 
+TIGHTER = (1.0, 0.9, 0.8, 0.65, 0.5)
+"""Parts of the memory that chains are looked for in."""
 TIMES = ("latency_s", "period_s")
 """Objectives in which seeds are made better."""
 
 
 def seeds(chromosome: Chromosome, costs: CostArrays, objectives: Sequence[str] = TIMES) -> NDArray[np.int64]:
-    """``(k, n_genes)`` chains, then the quickest of them made better in each of the objectives that is a time."""
-    found = [within(line(chromosome, costs))]
-    scores = evaluate(chromosome, costs, found[0])[0]
-    for column in (OBJECTIVES.index(name) for name in TIMES if name in objectives):
-        quickest = found[0][np.argsort(scores[:, column], kind="stable")]
-        found.append(improved(chromosome, costs, quickest, column, FREE))
-    return _distinct(np.vstack(found))
+    """``(k, n_genes)`` that fit: chains, then the quickest made better in each of the objectives that is a time."""
+    chains = within(tighter(line(chromosome, costs)))
+    columns = [OBJECTIVES.index(name) for name in TIMES if name in objectives]
+    better = [improved(chromosome, costs, chains, column, FREE).astype(np.int64) for column in columns]
+    found = _distinct(np.vstack([chains, *better]))
+    return found[evaluate(chromosome, costs, found)[1] <= 0]
 
 
-def within(on: Line) -> NDArray[np.int64]:
+def tighter(on: Line) -> list[Line]:
+    """With all of the memory, and with ever less."""
+    return [replace(on, part=part) for part in TIGHTER]
+
+
+def within(lines: Iterable[Line]) -> NDArray[np.int64]:
     """``(k, n_genes)`` chains of whole layers with the least period and latency, for every number of devices.
 
     Where the chromosome has a second row, chains with pairs of devices that share their heavy layers, too.
-    Those that a chromosome cannot express or that need more memory than there is are left out, but not all keep to the
-    line's limits, which say what chains are looked for.
+    Those that a chromosome cannot express are left out. Not all keep to the memory there is, or to the lines' limits,
+    which say what chains are looked for.
     """
-    chromosome, costs = on.chromosome, on.costs
-    rows = [chromosome.encode(*_rows(on.devices(stages))) for stages in _chains(on)]
-    genes = np.array([row for row in rows if row is not None], dtype=np.int64).reshape(-1, chromosome.n_genes)
-    genes = _distinct(genes)
-    return genes[evaluate(chromosome, costs, genes)[1] <= 0]
+    different = {on.barred: on for on in lines}
+    return _distinct(np.vstack([_encoded(on) for on in different.values()]))
+
+
+def _encoded(on: Line) -> NDArray[np.int64]:
+    rows = [on.chromosome.encode(*_rows(on.devices(stages))) for stages in _chains(on)]
+    known = [row for row in rows if row is not None]
+    return np.array(known, dtype=np.int64).reshape(-1, on.chromosome.n_genes)
 
 
 def _distinct(genes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -17,7 +17,7 @@ from dse.inputs import Cnn
 from dse.place.cnn.bounds import bounds
 from dse.place.cnn.cuts import line
 from dse.place.cnn.polish import neighbours
-from dse.place.cnn.seeds import TIMES, seeds, within
+from dse.place.cnn.seeds import TIMES, seeds, tighter, within
 from dse.search import Settings, search
 from model.mappings.mapping import Mapping
 from model.network.graph import Graph
@@ -70,7 +70,7 @@ def test_seeds_are_distinct_and_fit_and_layers_of_chains_are_whole_or_shared_by_
     assert len(np.unique(found, axis=0)) == len(found)
     assert np.array_equal(found, seeds(code, costs))
     assert (evaluate(code, costs, found)[1] <= 0).all() if len(found) else True
-    chains = within(line(code, costs))
+    chains = within(tighter(line(code, costs)))
     assert np.array_equal(found[: len(chains)], chains)
     parts = [len(row) for genes_ in chains for row in code.decode(genes_).by_layer(code.g.n_layers)]
     assert max(parts, default=1) <= (2 if kind == "hybrid" else 1)

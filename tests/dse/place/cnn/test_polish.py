@@ -32,10 +32,27 @@ def test_no_neighbour_that_keeps_to_limits_is_better_than_what_comes_out(kind: s
     assert ((near >= 0) & (near <= code.upper)).all()
     assert (near != found).any(axis=1).all()
     after, others = evaluate(code, costs, found[None])[0], evaluate(code, costs, near)[0]
-    assert limits.kept(after)[0]
+    assert limits.beyond(after, np.zeros(1))[0] == 0
     assert after[0, column] <= before[column]
-    kept = limits.kept(others)
+    kept = limits.beyond(others, np.zeros(len(others))) == 0
     assert (others[kept, column] >= after[0, column] * (1 - 1e-6)).all()
+
+
+@examples(20)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_what_takes_too_much_is_first_made_to_take_less(seed: int) -> None:
+    code, costs = drawn(seed, "hybrid")
+    memory, latency = map(OBJECTIVES.index, ("memory_bytes", "latency_s"))
+    all_ = genes(np.random.default_rng(seed), code, 30)
+    scores, excess = evaluate(code, costs, all_)
+    limits = Limits(memory_bytes=scores[:, memory].min())
+    before = limits.beyond(scores, excess)
+    begin = int(np.argmax(before))
+    after, excess = evaluate(code, costs, polished(code, costs, all_[begin], latency, limits)[None])
+    assert limits.beyond(after, excess)[0] <= before[begin]
+    near, excess = evaluate(code, costs, neighbours(code, all_[begin], np.random.default_rng(0)))
+    if limits.beyond(near, excess).min() < before[begin] * (1 - 1e-6):
+        assert limits.beyond(after, np.zeros(1))[0] < before[begin]
 
 
 def test_of_hundreds_of_thousands_of_neighbours_a_few_are_laid_out() -> None:
