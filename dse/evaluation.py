@@ -98,15 +98,14 @@ def _evaluate(
         decode(g, coding, genes[i], shards, work)
         lower(g, shards, coding.devices, sent)
         latency = simulation.UNCOUNTABLE
-        period = simulation.UNCOUNTABLE
         if frames > 0:
             latency = simulation.simulate(g, shards, sent, costs, book, stage)
         if latency == simulation.UNCOUNTABLE:
             latency, period = pricing.price(g, shards, sent, costs, book, desk)
-        elif frames > 1:
-            period = streaming.stream(g, shards, sent, costs, book, stage, frames, WARMUP)
-        if period == simulation.UNCOUNTABLE:
+        else:
             period = pricing.busiest(g, shards, sent, costs, book, desk)
+            if frames > 1:
+                period = max(period, streaming.stream(g, shards, sent, costs, book, stage, frames, WARMUP))
         scores[i, 0], scores[i, 3] = latency, period
         scores[i, 1] = spending.largest(book, ENERGY)
         scores[i, 2] = spending.largest(book, MEMORY)

@@ -3,7 +3,8 @@
 A device begins a frame when it is done with the last one. So no stream is faster than a frame takes from the first
 thing that a device does to its last one, along whatever waits for that first thing: in max-plus algebra the period is
 the largest mean of all cycles (Baccelli, Cohen, Olsder and Quadrat, 1992, Synchronization and Linearity, section 2.4).
-Those of several devices and frames are left out, and links are as free here as if there were no other messages.
+Those of several devices and frames are left out, and links are as free here as if there were no messages but of the
+device that sends: its own leave one after the other.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from model.compiled import allocating, inlined
 from model.cost.costs import ROUNDING, CostArrays
 from model.cost.ledger import Ledger
-from model.cost.message_time import come_s, send_s
+from model.cost.message_time import come_s, enter_s, leave_s, send_s
 from model.cost.spending import attended_s, turn_s
 from model.mappings.arrays import Floats, GraphArrays, Ints, ix
 from model.mappings.lowering import Messages, Room, Shards
@@ -25,13 +26,15 @@ class Cycles(NamedTuple):
     """Working memory.
 
     free: (D,), came: (M,) seconds from the first thing of a device on, when another one is free and a message has come;
-    -inf: that waits for nothing of it
+    -inf: that waits for nothing of it; left: (D, 2) when its last message within its host, and to
+    another, has left
     span: (D,) seconds that no cycle of a device is longer than; first, last: (D,) its shards; head: (D,) that its last
     segment begins with
     """
 
     free: Floats
     came: Floats
+    left: Floats
     span: Floats
     first: Ints
     last: Ints
@@ -42,7 +45,9 @@ class Cycles(NamedTuple):
 def cycles(r: Room) -> Cycles:
     """Working memory for mappings as large as ``r`` says."""
     d, i = r.devices, np.int32
-    return Cycles(np.zeros(d), np.zeros(r.messages), np.zeros(d), np.zeros(d, i), np.zeros(d, i), np.zeros(d, i))
+    return Cycles(
+        np.zeros(d), np.zeros(r.messages), np.zeros((d, 2)), np.zeros(d), np.zeros(d, i), np.zeros(d, i), np.zeros(d, i)
+    )
 
 
 @inlined
@@ -96,6 +101,7 @@ def _cycle(s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Cycles, origin
     """The longest one of a device."""
     free, came, first = w.free, w.came, w.first[origin]
     free[:] = -np.inf
+    w.left[:] = -np.inf
     free[origin] = 0
     for shard in range(first, w.last[origin] + 1):
         device = ix(s.device[ix(shard)])
@@ -107,6 +113,9 @@ def _cycle(s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Cycles, origin
         for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
             target, size = ix(m.device[ix(message)]), out.size[ix(message)]
             free[device] += send_s(c, device, size)
-            came[ix(message)] = free[device] + come_s(c, device, target, size)
+            away = int(c.leave[device, target] != c.leave[device, device])
+            begin = max(free[device], w.left[device, away])
+            w.left[device, away] = begin + min(leave_s(c, device, target, size), enter_s(c, device, target, size))
+            came[ix(message)] = begin + come_s(c, device, target, size)
         free[device] += attended_s(m, c, out, shard, device)
     return free[origin] + turn_s(c, out, origin)

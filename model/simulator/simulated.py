@@ -203,12 +203,21 @@ class Simulated:
     @property
     def counted_from(self) -> int:
         """When the last frame of the stream that does not count was done, and all before it."""
-        return int(self.stream.stop[: self.warmup + 1].max()) if self.stream else 0
+        return self._counted[0]
 
     @property
     def counted(self) -> int:
         """Periods that the stream was measured over."""
-        return self.stream.frames - self.warmup - 1 if self.stream else 0
+        return self._counted[1]
+
+    @cached_property
+    def _counted(self) -> tuple[int, int]:
+        """From when on, and how many: all after the warm-up, or all after the first where these take longer."""
+        if self.stream is None:
+            return 0, 0
+        last, begin = int(self.stream.stop.max()), (self.warmup, 0)
+        windows = [(int(self.stream.stop[: k + 1].max()), self.stream.frames - 1 - k) for k in begin]
+        return max(windows, key=lambda window: (last - window[0]) / window[1])
 
     def devices(self, platform: Platform) -> list[dict[str, Any]]:
         """One row for each device that takes part: how it is priced, and what it does in one frame alone.
@@ -278,10 +287,12 @@ def play(case: Case, frames: int, warmup: int) -> Times:
     on = (case.g, case.shards, case.messages, case.costs, case.ledger)
     alone = simulation.stage(case.size, case.costs, 1)
     latency = simulation.simulate(*on, alone)
+    busiest = pricing.busiest(*on, pricing.desk(case.size, case.costs))
     if frames == 1:
-        return Times(latency, pricing.busiest(*on, pricing.desk(case.size, case.costs)), alone, None)
+        return Times(latency, busiest, alone, None)
     stream = simulation.stage(case.size, case.costs, warmup + frames)
-    return Times(latency, streaming.stream(*on, stream, warmup + frames, warmup), alone, stream)
+    period = streaming.stream(*on, stream, warmup + frames, warmup)
+    return Times(latency, period if period == simulation.UNCOUNTABLE else max(period, busiest), alone, stream)
 
 
 def simulated(graph: Graph, platform: Platform, mapping: Mapping, frames: int = 20, warmup: int = 4) -> Simulated:

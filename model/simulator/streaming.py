@@ -6,6 +6,9 @@ other side is done with the frame two before. From one frame to the next it take
 anew. Messages come while their receiver does what is before them in its program; that takes it longer by what its
 processor has to do with them, unless it waits for them anyway, as in a frame alone.
 
+Who sends ahead of a device that has more to do makes late what earlier frames send by the same link. Where that holds
+up the end of the warm-up, later frames only drain: so a stream is no faster than all of its frames after the first.
+
 A device that has waited for messages computes the next segment in less time (``CostArrays.rested``). In a stream it
 waits less: it is simulated as if nobody had rested, and then again, where devices save what their idle time is worth.
 """
@@ -31,7 +34,8 @@ from model.simulator.ticks import TICK_S, take_ticks, ticks
 def stream(
     g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Stage, frames: int, warmup: int
 ) -> float:
-    """Seconds between frames of a stream, from the end of frame ``warmup`` to that of the last of ``frames``.
+    """Seconds between frames of a stream, from the end of frame ``warmup`` to that of the last of ``frames``, or from
+    that of the first where that is more.
 
     After ``simulate`` of the same mapping, whose ledger stays as it is. UNCOUNTABLE as there.
     """
@@ -53,13 +57,16 @@ def _stream(
     _tire(s, c, out, w, s.ptr[len(g.size)])
     n = _link_frames(g, s, m, c, out, w, n)
     ended = events.simulate(w.tasks, n, frames, PLAIN, w.state)
-    first = last = np.int64(0)
+    first = counted = last = np.int64(0)
     for k in range(ended):
         row = w.state.order[k]
+        stop = w.state.stop[row]
+        last = max(last, stop)
         if row < (warmup + 1) * n:
-            first = max(first, w.state.stop[row])
-        last = max(last, w.state.stop[row])
-    return (last - first) * TICK_S / (frames - 1 - warmup)
+            counted = max(counted, stop)
+        if row < n:
+            first = max(first, stop)
+    return max((last - counted) / (frames - 1 - warmup), (last - first) / (frames - 1)) * TICK_S
 
 
 @inlined

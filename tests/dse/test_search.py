@@ -192,14 +192,15 @@ def test_the_period_can_be_an_objective(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("evaluator", ["both", "simulator"])
 def test_a_front_has_the_scores_of_the_simulator(tmp_path: Path, evaluator: str) -> None:
-    encoding, costs = prepared(tmp_path, platform(4))
-    front = search(encoding, costs, replace(QUICK, evaluator=evaluator))
+    encoding, costs = prepared(tmp_path, platform(4, ", bandwidth=1Gbit/s, latency=1us, medium=air"), "naive")
+    quick = replace(QUICK, objectives=("latency_s", "memory_bytes", "period_s"))
+    front = search(encoding, costs, replace(quick, evaluator=evaluator))
     scores, _ = evaluate(encoding, costs, front.genes, "simulator")
     assert np.array_equal(front.scores, scores)
     analytical, _ = evaluate(encoding, costs, front.genes)
     assert not np.array_equal(front.scores, analytical)
     kept = {tuple(row) for row in front.genes.tolist()}
-    searched = search(encoding, costs, replace(QUICK, evaluator="analytical")).genes.tolist()
+    searched = search(encoding, costs, replace(quick, evaluator="analytical")).genes.tolist()
     searched += seeds(encoding, costs).tolist()
     assert evaluator == "simulator" or kept <= {tuple(row) for row in searched}
 

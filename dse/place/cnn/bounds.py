@@ -24,10 +24,7 @@ class Proven:
 
     @property
     def gap(self) -> float | None:
-        """By which part the value is above the bound at most; None where the bound says nothing.
-
-        A short stream, before its pipeline is full, may have a period below that of any long one: that is no gap.
-        """
+        """By which part the value is above the bound at most; None where the bound says nothing."""
         return max(0.0, self.value / self.bound - 1) if self.bound > 0 else None
 
 
