@@ -106,7 +106,7 @@ def _enter(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, t
 @inlined
 def _is_joined(g: GraphArrays, s: Shards, task: int) -> bool:
     """Whether what a task reads first is put together from parts that do not lie side by side in memory, as
-    ``costs.apart`` tells it."""
+    ``edge_costs.apart`` tells it."""
     tensor = ix(g.edge_tensor[ix(g.edge_ptr[ix(task)])])
     maker = ix(g.tensor_task[tensor])
     rows = 1

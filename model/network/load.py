@@ -90,14 +90,20 @@ def _check_external(model: onnx.ModelProto, path: Path) -> None:
                 raise CleaveError(f"{where_is(node, path)}: its constant lies in another file; "
                                   "save the model without convert_attribute")  # fmt: skip
     for tensor in model.graph.initializer:
-        for entry in tensor.external_data:
-            if entry.key != "location" or entry.value == path.name:
-                continue
-            file = (folder / entry.value).resolve()
-            if not file.is_relative_to(folder):
-                raise CleaveError(f"{path}: weight '{tensor.name}' lies outside the model's folder: {entry.value}")
-            if not file.is_file():
-                raise CleaveError(f"{path}: the external data of weight '{tensor.name}' is missing: {entry.value}")
+        place = {entry.key: entry.value for entry in tensor.external_data}
+        location = place.get("location", path.name)
+        if location == path.name:
+            continue
+        file = (folder / location).resolve()
+        if not file.is_relative_to(folder):
+            raise CleaveError(f"{path}: weight '{tensor.name}' lies outside the model's folder: {location}")
+        if not file.is_file():
+            raise CleaveError(f"{path}: the external data of weight '{tensor.name}' is missing: {location}")
+        ends = (place.get(key, "") for key in ("offset", "length"))
+        end, size = sum(int(part) for part in ends if part.isdigit()), file.stat().st_size
+        if size < end:
+            raise CleaveError(f"{path}: the external data of weight '{tensor.name}' ends at {end} bytes, but "
+                              f"{location} has {size}: copy or fetch it again")  # fmt: skip
 
 
 def _refuse(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> None:

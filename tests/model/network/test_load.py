@@ -223,6 +223,15 @@ def test_a_missing_file_of_weights_is_named(tmp_path: Path) -> None:
     assert refused(path) == ["the external data of weight 'w' is missing: weights.bin"]
 
 
+def test_a_file_of_weights_that_was_not_copied_to_its_end_is_told(tmp_path: Path) -> None:
+    path = external(tmp_path, "weights.bin")
+    size = 128 * 64 * 4
+    (tmp_path / "weights.bin").write_bytes((tmp_path / "weights.bin").read_bytes()[:-1])
+    assert refused(path) == [
+        f"the external data of weight 'w' ends at {size} bytes, but weights.bin has {size - 1}: copy or fetch it again"
+    ]
+
+
 def test_a_shortened_file_of_weights_is_told_when_they_are_read(tmp_path: Path) -> None:
     graph = load(external(tmp_path, "weights.bin"))
     (tmp_path / "weights.bin").write_bytes(b"1234")
@@ -244,7 +253,7 @@ def test_a_shortened_file_of_weights_is_told_when_they_are_folded(tmp_path: Path
     assert load(tmp_path / "m.onnx").constant("n").shape == (64,)
     (tmp_path / "w.bin").write_bytes(b"1234")
     (sentence,) = refused(tmp_path / "m.onnx")
-    assert sentence.startswith("the data of weight 'w' cannot be read")
+    assert sentence.startswith("the external data of weight 'w' ends at 256 bytes, but w.bin has 4")
 
 
 def test_a_constant_of_a_layer_that_lies_in_another_file_is_refused(tmp_path: Path) -> None:
