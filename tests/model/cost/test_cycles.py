@@ -15,6 +15,7 @@ from model.cost.case import Case
 from model.cost.costs import WATTS, CostArrays
 from model.mappings.mapping import Mapping
 from model.network.graph import Graph
+from model.simulator import simulation, streaming
 from model.simulator.simulated import play
 from tests.tiny_cnn import branches, examples, graph_of, platform, random_mapping, six_layers
 
@@ -55,13 +56,14 @@ def drawn(c: CostArrays, seed: int) -> CostArrays:
 
 
 def both(graph: Graph, mapping: Mapping, devices: int, seed: int) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Latency and period of the analytical model, and of the simulator."""
+    """Latency and period of the analytical model, and of the simulator, whose own stream is compared."""
     case = Case.of(graph, platform(devices, ", bandwidth=1Gbit/s, latency=0.05ms"), mapping)
     case = replace(case, costs=drawn(case.costs, seed))
-    times = play(case, FRAMES, WARMUP)
-    desk = pricing.desk(case.size, case.costs)
-    found = pricing.price(case.g, case.shards, case.messages, case.costs, case.ledger, desk)
-    return found, (times.latency_s, times.period_s)
+    on = (case.g, case.shards, case.messages, case.costs, case.ledger)
+    stage = simulation.stage(case.size, case.costs, FRAMES + WARMUP)
+    latency = simulation.simulate(*on, stage)
+    period = streaming.stream(*on, stage, FRAMES + WARMUP, WARMUP)
+    return pricing.price(*on, pricing.desk(case.size, case.costs)), (latency, period)
 
 
 @given(st.randoms(use_true_random=False), st.integers(0, 2**32 - 1))

@@ -49,6 +49,7 @@ from runtime.trace import COMPUTE as COMPUTE_SPAN
 from runtime.trace import REST, SEND, WAIT, Trace
 from tests.model.simulator.test_events import Case, cases, fast
 from tests.tiny_cnn import branches, examples, graph_of, random_mapping, six_layers
+from tests.tiny_cnn import platform as tiny_platform
 
 FRAMES, WARMUP = 5, 2
 KINDS = {Run: COMPUTE_SPAN, Send: SEND, Recv: WAIT}
@@ -178,6 +179,17 @@ def test_traces_say_the_latency_and_the_period_that_were_simulated(
     assert stream.period_s == pytest.approx(periods[1], rel=1e-9)
     assert price.period_s == pytest.approx(max(*periods, script.found.analytical.period_s), rel=1e-9)
     assert [Trace.from_json(trace.to_json()) for trace in (alone, stream)]
+
+
+@given(randoms)
+@examples(40)
+def test_no_device_or_link_is_busy_for_longer_than_a_stream_takes(graph: Graph, draw: random.Random) -> None:
+    """Also where devices send ahead of others by one link, and what comes after the warm-up only drains."""
+    shared = draw.choice(["", ", medium=air", ", duplex=half"])
+    slow = tiny_platform(4, f", bandwidth=10Mbit/s, latency=1us{shared}")
+    script = case_of(draw, graph, slow)
+    rows = script.found.devices(slow) + script.found.links(bounds.links(slow)[2])
+    assert max(row["busy"] for row in rows) <= 1 + 1e-9
 
 
 @given(randoms)
