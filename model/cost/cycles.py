@@ -16,7 +16,7 @@ import numpy as np
 from model.compiled import allocating, inlined
 from model.cost.costs import ROUNDING, CostArrays
 from model.cost.ledger import Ledger
-from model.cost.message_time import come_s, enter_s, leave_s, send_s
+from model.cost.message_time import come_s, leave_s, send_s
 from model.cost.spending import attended_s, turn_s
 from model.mappings.arrays import Floats, GraphArrays, Ints, ix
 from model.mappings.lowering import Messages, Room, Shards
@@ -115,7 +115,7 @@ def _cycle(s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Cycles, origin
             free[device] += send_s(c, device, size)
             away = int(c.leave[device, target] != c.leave[device, device])
             begin = max(free[device], w.left[device, away])
-            w.left[device, away] = begin + min(leave_s(c, device, target, size), enter_s(c, device, target, size))
+            w.left[device, away] = begin + leave_s(c, device, target, size)
             came[ix(message)] = begin + come_s(c, device, target, size)
         free[device] += attended_s(m, c, out, shard, device)
     return free[origin] + turn_s(c, out, origin)

@@ -1,9 +1,9 @@
 """Pricing: latency and period of a lowered mapping by the analytical model (section 4.3 of the thesis).
 
 Every device works through its shards in topological order; a shard starts when its device is free and its pieces are
-there. A message (Eq. 4.8) occupies the sending and the receiving side of its way: the network cards of two hosts, or
-the copy engines of two units of one host; a medium that hosts share may be both. Messages are served in topological
-order, whichever is ready first; ``model.simulator.simulation`` knows better.
+there. A message (Eq. 4.8) occupies the sending side of its way, at the rate of that, and a latency later the receiving
+side: the network cards of two hosts, or the copy engines of two units of one host; a medium that hosts share may be
+both. Messages are served in topological order, whichever is ready first; ``model.simulator.simulation`` knows better.
 """
 
 from __future__ import annotations
@@ -93,15 +93,17 @@ def _one_frame(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledge
 
 @inlined
 def _transfer(m: Messages, c: CostArrays, out: Ledger, w: Desk, message: int, source: int) -> None:
-    """A message leaves when it has been handed over and the links on both sides are free."""
+    """A message leaves when it has been handed over and the sender's link is free, and comes when the receiver's is."""
     k, target = ix(message), ix(m.device[ix(message)])
-    here = ix(c.leave[source, target])
-    there = here if c.enter[source, target] < 0 else ix(c.enter[source, target])
-    begin = max(w.free[source], w.link[here], w.link[there])
-    end = begin + enter_s(c, source, target, out.size[k])
-    out.depart[k] = begin
-    w.link[here] = w.link[there] = end
-    out.arrive[k] = end + lag_of(c, source, target, out.size[k])
+    size, link = out.size[k], ix(c.leave[source, target])
+    out.depart[k] = max(w.free[source], w.link[link])
+    w.link[link] = out.depart[k] + leave_s(c, source, target, size)
+    comes = out.depart[k] + lag_of(c, source, target, size)
+    if c.enter[source, target] < 0:  # it is on one link
+        out.arrive[k] = comes + enter_s(c, source, target, size)
+    else:
+        link = ix(c.enter[source, target])
+        out.arrive[k] = w.link[link] = max(comes, w.link[link]) + enter_s(c, source, target, size)
 
 
 @kernel()

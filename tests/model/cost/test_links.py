@@ -187,7 +187,7 @@ def test_no_stream_is_over_before_its_busiest_link_has_carried_all_of_it(graph: 
 
 @given(randoms)
 @examples(40)
-def test_the_analytical_model_has_a_link_free_when_its_last_message_is_through(
+def test_the_analytical_model_has_each_side_of_a_message_free_when_the_one_before_is_through(
     graph: Graph, draw: random.Random
 ) -> None:
     platform = any_platform(draw)
@@ -198,14 +198,16 @@ def test_the_analytical_model_has_a_link_free_when_its_last_message_is_through(
     for message in range(case.sent):
         source, target = int(case.shards.device[messages.shard[message]]), int(messages.device[message])
         leaves, enters = way(platform, source, target)
-        places = {leaves, enters}
         seconds = book.size[message] / platform.bandwidth()[source, target]
-        begin = max(book.stop[messages.shard[message]], *(free[place] for place in places))
+        begin = max(book.stop[messages.shard[message]], free[leaves])
         assert book.depart[message] == begin
-        carried[leaves] += book.size[message] / own_rate(platform)[source, target]
+        own = book.size[message] / own_rate(platform)[source, target]
+        free[leaves], come = begin + own, begin + case.costs.latency[source, target]
+        come = max(come, free[enters]) if enters != leaves else come
+        assert book.arrive[message] == pytest.approx(come + seconds, rel=1e-12)
+        free[enters] = max(free[enters], book.arrive[message]) if enters != leaves else free[enters]
+        carried[leaves] += own
         carried[enters] += seconds if enters != leaves else 0.0
-        for place in places:
-            free[place] = begin + seconds
     assert sorted(desk.link[desk.link > 0]) == sorted(carried.values())
 
 

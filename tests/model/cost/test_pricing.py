@@ -356,9 +356,13 @@ def test_a_ledger_adds_up(easy: str, tmp_path_factory: pytest.TempPathFactory, d
         assert (book.arrive[waits] <= book.start[shard]).all()
         sent = slice(m.out_ptr[shard], m.out_ptr[shard + 1])
         assert (book.depart[sent] >= book.stop[shard]).all()
-    for card in [(s.device[m.shard[: m.out_ptr[-1]]] == d) for d in range(3)]:
-        depart, arrive = book.depart[: m.out_ptr[-1]][card], book.arrive[: m.out_ptr[-1]][card]
-        assert (depart[1:] >= arrive[:-1] - 2 * MS - 1e-12).all()
+    sent_by, sent_to, rate = s.device[m.shard[: m.out_ptr[-1]]], m.device[: m.out_ptr[-1]], platform.bandwidth()[0, 1]
+    for device in range(3):
+        out, into = np.flatnonzero(sent_by == device), np.flatnonzero(sent_to == device)
+        seconds = book.size / rate
+        assert (book.depart[out][1:] >= (book.depart + seconds)[out][:-1] - 1e-12).all()
+        assert ((book.arrive - seconds)[into][1:] >= book.arrive[into][:-1] - 1e-12).all()
+        assert (book.arrive[out] >= (book.depart + seconds)[out] + 2 * MS - 1e-12).all()
     assert found.latency_s == pytest.approx(book.stop.max())
     assert found.period_s >= found.account[:, COMPUTE].max()
 
