@@ -26,8 +26,7 @@ class Cycles(NamedTuple):
     """Working memory.
 
     free: (D,), came: (M,) seconds from the first thing of a device on, when another one is free and a message has come;
-    -inf: that waits for nothing of it; left: (D, 2) when its last message within its host, and to
-    another, has left
+    -inf: that waits for nothing of it; left: (D, 2) when its last message within its host, and to another, has left
     span: (D,) seconds that no cycle of a device is longer than; first, last: (D,) its shards; head: (D,) that its last
     segment begins with
     """

@@ -17,17 +17,17 @@ from dse.place.cnn.polish import improved
 from model.cost.costs import CostArrays
 
 TIGHTER = (1.0, 0.9, 0.8, 0.65, 0.5)
-"""Parts of the memory that chains are looked for in."""
+"""Parts of memory and limits that chains are looked for in."""
 TIMES = ("latency_s", "period_s")
 """Objectives in which seeds are made better."""
 
 
 def seeds(chromosome: Chromosome, costs: CostArrays, objectives: Sequence[str] = TIMES) -> NDArray[np.int64]:
     """``(k, n_genes)`` that fit: chains, then the quickest made better in each of the objectives that is a time."""
-    chains = within(tighter(line(chromosome, costs)))
+    known = within(tighter(line(chromosome, costs)))
     columns = [OBJECTIVES.index(name) for name in TIMES if name in objectives]
-    better = [improved(chromosome, costs, chains, column, FREE).astype(np.int64) for column in columns]
-    found = _distinct(np.vstack([chains, *better]))
+    better = [improved(chromosome, costs, known, column, FREE).astype(np.int64) for column in columns]
+    found = _distinct(np.vstack([known, *better]))
     return found[evaluate(chromosome, costs, found)[1] <= 0]
 
 
