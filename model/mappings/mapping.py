@@ -125,6 +125,8 @@ class Mapping:
             raise CleaveError(f"{where}: is no {FORMAT} of version {VERSION}")
         if not isinstance(body.get("layers"), dict):
             raise CleaveError(f"{where}: 'layers' must be an object of layer names")
+        if strangers := _of_another(graph, body["layers"]):
+            raise CleaveError(f"{where}: {strangers}")
         problems = [f"'{key}' is not known here ({', '.join(KEYS)})" for key in body if key not in KEYS]
         shards: list[Shard] = []
         for name, row in body["layers"].items():
@@ -142,6 +144,18 @@ class Mapping:
             except CleaveError as error:
                 problems.append(f"{role}: {error}")
         return checked(Mapping.of(shards, **ends), graph, platform, where, problems)
+
+
+def _of_another(graph: Graph, layers: Iterable[str]) -> str:
+    """What to say of a mapping of another network than this, or of this one in another form."""
+    unknown, left = [name for name in layers if name not in graph.by_name], set(graph.by_name).difference(layers)
+    other = "it is of another network, or of this one"
+    if len(unknown) > MOST:
+        return f"{len(unknown)} of its layers, as '{unknown[0]}', are not in '{graph.name}': {other} without --fold"
+    if len(left) > MOST and not unknown:
+        first = next(name for name in graph.by_name if name in left)
+        return f"{len(left)} layers of '{graph.name}', as '{first}', are not in it: {other} with --fold"
+    return ""
 
 
 def checked(mapping: Mapping, graph: Graph, platform: Platform, where: str, problems: Sequence[str] = ()) -> Mapping:

@@ -14,9 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codegen import zoo
 from model.cluster.platform import Platform
 from model.mappings.mapping import Mapping, Shard, extent
 from model.network.graph import Graph
+from model.network.load import load
 from runtime.errors import CleaveError
 from tests.tiny_cnn import (
     assert_cut_exactly,
@@ -285,3 +287,15 @@ def test_a_file_of_something_else_is_no_mapping(cnn: Graph, text: str, sentence:
     with pytest.raises(CleaveError) as error:
         Mapping.from_json(text, cnn, CLUSTER, "my.json")
     assert str(error.value).startswith(f"my.json: {sentence}")
+
+
+def test_a_mapping_of_a_network_with_other_layers_is_said_to_be_one() -> None:
+    whole, folded = (load(zoo.cached("densenet121"), folded=fold) for fold in (False, True))
+    for of, other, sentence in (
+        (folded, whole, r"are not in it: it is of another network, or of this one with --fold"),
+        (whole, folded, r"are not in '.*': it is of another network, or of this one without --fold"),
+    ):
+        text = Mapping.whole(of, [0] * len(of.layers)).to_json(of, CLUSTER)
+        with pytest.raises(CleaveError, match=sentence) as raised:
+            Mapping.from_json(text, other, CLUSTER, "m.json")
+        assert len(raised.value.sentences) == 1
