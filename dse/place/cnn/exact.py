@@ -44,14 +44,14 @@ def exact(chromosome: Chromosome, costs: CostArrays, objective: str, evaluator: 
     """
     on, column = line(chromosome, costs), OBJECTIVES.index(objective)
     genes = candidates(on, limits)
-    if not len(_keeping(on, limits, genes)):
+    if not _kept(limits, *evaluate(chromosome, costs, genes, evaluator)).any():
         genes = np.vstack([genes, sparing(on, limits)])
     genes = np.vstack([genes, improved(chromosome, costs, genes, column, limits)])
-    known, genes = genes, _keeping(on, limits, genes)
-    if not len(genes):
-        raise CleaveError(*_beyond(limits, *evaluate(chromosome, costs, known)))
-    scores = evaluate(chromosome, costs, genes, evaluator)[0]
-    best = int(np.argmin(scores[:, column]))
+    scores, excess = evaluate(chromosome, costs, genes, evaluator)
+    kept = _kept(limits, scores, excess)
+    if not kept.any():
+        raise CleaveError(*_beyond(limits, scores, excess))
+    best = int(np.argmin(np.where(kept, scores[:, column], np.inf)))
     below = bounds(chromosome, costs, limits)[objective]
     return Exact(chromosome.decode(genes[best]), scores[best], objective, Proven(float(scores[best, column]), below))
 
@@ -76,9 +76,9 @@ def sparing(on: Line, limits: Limits) -> NDArray[np.int64]:
     return np.vstack([chains, np.random.default_rng(0).integers(0, upper + 1, (DRAWN, len(upper)))])
 
 
-def _keeping(on: Line, limits: Limits, genes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Those that fit and keep to limits."""
-    return genes[limits.beyond(*evaluate(on.chromosome, on.costs, genes)) == 0]
+def _kept(limits: Limits, scores: Floats, excess: Floats) -> NDArray[np.bool_]:
+    """(n,) which fit and keep to limits."""
+    return limits.beyond(scores, excess) == 0
 
 
 def _beyond(limits: Limits, scores: Floats, excess: Floats) -> list[str]:

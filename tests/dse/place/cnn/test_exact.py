@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.evaluation import ANALYTICAL, OBJECTIVES, evaluate
+from dse.evaluation import ANALYTICAL, OBJECTIVES, SIMULATOR, evaluate
 from dse.inputs import read_cnn
 from dse.place.cnn.exact import exact
 from dse.place.cnn.limits import FREE, Limits
@@ -68,6 +68,17 @@ def test_what_is_found_keeps_to_limits_and_lies_between_the_bound_and_nothing(
         assert found.proven.value >= best * (1 - 1e-9)
         if asked == FREE:
             assert found.proven.value <= best * CLOSE[objective]
+
+
+@pytest.mark.parametrize("kind", ["naive", "hybrid"])
+def test_what_is_found_keeps_to_limits_as_its_judge_has_it(kind: str) -> None:
+    """Messages meet, so a rank waits longer at a join than the analytical model has it, which takes energy."""
+    code, costs = drawn(135, kind)
+    analytical, simulated = (exact(code, costs, "period_s", judge).scores[ENERGY] for judge in (ANALYTICAL, SIMULATOR))
+    assert analytical < simulated
+    limits = Limits(energy_j=float(analytical + simulated) / 2)
+    with suppress(CleaveError):
+        assert keep(limits, exact(code, costs, "period_s", SIMULATOR, limits).scores[None]).all()
 
 
 def test_what_fits_in_many_parts_only_is_found(tmp_path: Path) -> None:
