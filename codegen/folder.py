@@ -44,12 +44,14 @@ def check_writable(*files: Path | None, read: Iterable[str | Path | None] = ()) 
 
     read: names of what is read meanwhile, some of which may not be files; none of them is replaced
     """
-    wanted, taken = list(filter(None, files)), {Path(name).resolve() for name in read if name}
-    for file in wanted:
-        if file.resolve() in taken:
+    taken, wanted = {os.path.realpath(name) for name in read if name}, set[str]()
+    for file in filter(None, files):
+        place = os.path.realpath(file)
+        if place in taken:
             raise CleaveError(f"{file}: is read, and would be replaced; name another file")
-        if wanted.count(file) > 1:
+        if place in wanted:
             raise CleaveError(f"{file}: is named for two things; give each a file of its own")
+        wanted.add(place)
         if file.is_dir():
             raise CleaveError(f"{file}: is a folder; name a file in it")
         if file.exists() and not file.is_file():

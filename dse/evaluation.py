@@ -36,7 +36,7 @@ def unfit(excess: float) -> str:
     """What to tell where no mapping fits. excess: bytes by which the closest does not"""
     return (
         f"no mapping was found that fits the devices' memory; the closest needs {excess / 1e6:.1f} MB more "
-        "than a device has: raise the limits (memory=), or add devices"
+        "than a device has: raise the limits (memory=) or add devices"
     )
 
 

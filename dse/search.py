@@ -261,7 +261,7 @@ class _History:
 def _front(history: _History, begin: float, scoring_s: float, last: Population) -> Front:
     scores, genes = history.scores, history.genes
     if not len(scores):
-        raise CleaveError(unfit(history.excess))
+        raise CleaveError(f"{unfit(history.excess)}, or search longer")
     front = Front(
         genes=genes,
         scores=scores,

@@ -56,9 +56,8 @@ class Line:
     def _barred(self, shared_by: int) -> NDArray[np.bool_]:
         """(C, m+1, m+1) of stretches that so many devices share evenly: they take too much at least."""
         capacity = self.costs.capacity[self.costs.pool[self._first]][:, None, None]
-        room, joules = (limit * self.part for limit in (self.limits.memory_bytes, self.limits.energy_j))
-        held = self._held(shared_by)
-        return (held > capacity * self.part) | (held > room) | (self._joules / shared_by > joules)
+        room = np.minimum(capacity, self.limits.memory_bytes) * self.part
+        return (self._held(shared_by) > room) | (self._joules / shared_by > self.limits.energy_j * self.part)
 
     def _held(self, shared_by: int) -> Floats:
         """(C, m+1, m+1) resident bytes of a rank with one segment and its part of the weights."""
