@@ -105,7 +105,8 @@ class UnitCost:
     crowded_s_per_byte: of weights of a layer, while another device of the same memory reads some of them, too:
                   computing takes longer (``model.cost.crowding``)
     turn_s:       of a frame of a stream of which the device has a part: it fills its input and begins anew
-    turn_per_message_s: besides, of each message that it hands over or takes in such a frame: its program is longer
+    turn_per_message_s, turn_s_per_byte: besides, of messages that it hands over or takes in such a frame, unless it
+                  waits anyway
     rested_part, rested_s: what a segment that has waited for messages takes less: a part of its time, seconds at most.
                   Who has waited has a share of the processor left over, or a cooler one
     busy_part:    of the time that computing takes which has not waited, the part in which its processor is at it: less
@@ -160,6 +161,7 @@ class UnitCost:
     crowded_s_per_byte: float = 0.0
     turn_s: float = 0.0
     turn_per_message_s: float = 0.0
+    turn_s_per_byte: float = 0.0
     rested_part: float = 0.0
     rested_s: float = 0.0
     busy_part: float | None = None

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from runtime.errors import CleaveError
 
+MOST_BYTES = 2**28
+
 
 def read_text(path: Path, what: str) -> str:
     """What is in a file, but for a byte order mark; ``CleaveError`` where it cannot be read.
@@ -13,11 +15,14 @@ def read_text(path: Path, what: str) -> str:
     what: it is, and where there are others
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         raise CleaveError(f"{path}: there is no such {what}") from None
     except (OSError, ValueError) as error:
         raise CleaveError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(data) > MOST_BYTES:
+        raise CleaveError(f"{path}: holds more than {MOST_BYTES >> 20} MB; is this the right file?")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

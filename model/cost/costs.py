@@ -62,7 +62,8 @@ class CostArrays(NamedTuple):
           of what it is at it anyway, so many seconds at MOST; AFTER so many seconds it is half of that
     gap: (D,) seconds of a device's link for a message
     overlap: (D,) of the receiver, see ``model.cost.message_time``
-    turn: (D, 2) seconds of a device for a frame of a stream besides segments and messages, and for each message of it
+    turn: (D, 3) seconds of a device for a frame of a stream besides segments and messages, for each message of it, and
+          for a byte of these
     crowded: (D,) seconds of a device for a byte of weights, while others of its ``memory_of`` read theirs
     memory_of: (D,) number of the memory that a device reads: pools of one machine are in one
     attend: (D, D) seconds of a device for a byte while it leaves; take: (D, D) those of the receiver, if it computes,
@@ -171,7 +172,7 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         cold=np.array([[u.cold_part, u.cold_s, u.cold_wait_s] for u in units]),
         gap=np.array([u.gap_s for u in units]),
         overlap=np.array([u.overlap for u in units]),
-        turn=np.array([[u.turn_s, u.turn_per_message_s] for u in units]),
+        turn=np.array([[u.turn_s, u.turn_per_message_s, u.turn_s_per_byte] for u in units]),
         crowded=np.array([u.crowded_s_per_byte for u in units]) * slowdown[:, 0],
         memory_of=np.array([*platform.memories.values()], dtype=np.int32),
         attend=(attend := away(platform, [u.attend_s_per_byte for u in units])),

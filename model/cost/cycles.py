@@ -4,7 +4,8 @@ A device begins a frame when it is done with the last one. So no stream is faste
 thing that a device does to its last one, along whatever waits for that first thing: in max-plus algebra the period is
 the largest mean of all cycles (Baccelli, Cohen, Olsder and Quadrat, 1992, Synchronization and Linearity, section 2.4).
 Those of several devices and frames are left out, and links are as free here as if there were no messages but of the
-device that sends: its own leave one after the other.
+device that sends: its own leave one after the other. What messages take a device of a stream's frame besides, it does
+while it waits: that makes it busier, and its circle no longer.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from model.compiled import allocating, inlined
 from model.cost.costs import ROUNDING, CostArrays
 from model.cost.ledger import Ledger
 from model.cost.message_time import come_s, leave_s, send_s
-from model.cost.spending import attended_s, turn_s
+from model.cost.spending import attended_s
 from model.mappings.arrays import Floats, GraphArrays, Ints, ix
 from model.mappings.lowering import Messages, Room, Shards
 
@@ -92,7 +93,7 @@ def _span(m: Messages, c: CostArrays, out: Ledger, w: Cycles, device: int) -> fl
     span = out.stop[ix(last)] - out.start[first] + out.ready[first] + (out.ready[head] if head != first else 0.0)
     for message in range(m.out_ptr[ix(last)], m.out_ptr[ix(last + 1)]):
         span += send_s(c, device, out.size[ix(message)])
-    return span + attended_s(m, c, out, last, device) + turn_s(c, out, device)
+    return span + attended_s(m, c, out, last, device) + c.turn[ix(device), 0]
 
 
 @inlined
@@ -117,4 +118,4 @@ def _cycle(s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Cycles, origin
             w.left[device, away] = begin + leave_s(c, device, target, size)
             came[ix(message)] = begin + come_s(c, device, target, size)
         free[device] += attended_s(m, c, out, shard, device)
-    return free[origin] + turn_s(c, out, origin)
+    return free[origin] + c.turn[origin, 0]

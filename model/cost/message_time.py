@@ -77,4 +77,5 @@ def handling_s(c: CostArrays, device: int, messages: float, size: float) -> floa
     """Seconds of a device for so many messages, of so many bytes together, besides what they are under way, at most: as
     if all were sent and received."""
     k = ix(device)
-    return messages * (c.send[k, 0] + c.receive[k, 0] + c.gap[k]) + size * (c.send[k, 1] + c.receive[k, 1])
+    of_message, of_byte = c.send[k, 0] + c.receive[k, 0] + c.gap[k], c.send[k, 1] + c.receive[k, 1]
+    return messages * (of_message + c.turn[k, 1]) + size * (of_byte + c.turn[k, 2])

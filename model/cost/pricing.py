@@ -18,7 +18,7 @@ from model.cost.cycles import Cycles, cycles, longest_cycle
 from model.cost.ledger import BUSY, COMPUTE, Ledger
 from model.cost.message_time import come_s, enter_s, lag_of, leave_s, send_s, take_s
 from model.cost.rest import sum_of_rest
-from model.cost.spending import attended_s, join, settle, spend, turn_s
+from model.cost.spending import attended_s, join, message_turns_s, settle, spend
 from model.mappings.arrays import Floats, GraphArrays, ix
 from model.mappings.lowering import Messages, Room, Shards
 
@@ -64,7 +64,7 @@ def price(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w:
 def _claims(c: CostArrays, out: Ledger, w: Desk, device: int) -> float:
     """Seconds that a device claims of its processor: for what it computes, and for messages what they make a stream's
     frame longer by."""
-    messages = c.turn[device, 1] * out.messages[device]
+    messages = message_turns_s(c, out, device)
     if c.busy[device, PART] == UNKNOWN:
         return out.account[device, COMPUTE] + w.rest[device] + messages
     return out.account[device, BUSY] / c.busy[device, PART] + messages
@@ -123,8 +123,8 @@ def busiest(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, 
             longest = max(longest, _hand_over(m, c, out, w, message, device))
         w.free[device] += attended_s(m, c, out, shard, device)
     for d in range(len(c.pool)):
-        turn = turn_s(c, out, d) if out.segments[d] + out.messages[d] > 0 else 0.0
-        longest = max(longest, w.free[d] + w.rest[d] + turn)
+        turn = c.turn[d, 0] if out.segments[d] + out.messages[d] > 0 else 0.0
+        longest = max(longest, w.free[d] + w.rest[d] + turn + message_turns_s(c, out, d))
     for link in range(c.links):
         longest = max(longest, w.link[link])
     return longest_cycle(g, s, m, c, out, w.cycles, longest)

@@ -316,10 +316,10 @@ def attended_s(m: Messages, c: CostArrays, out: Ledger, shard: int, device: int)
 
 
 @inlined
-def turn_s(c: CostArrays, out: Ledger, device: int) -> float:
-    """Seconds of a device for a frame of a stream besides its segments and messages: of the frame, and of each message
-    of it."""
-    return c.turn[ix(device), 0] + c.turn[ix(device), 1] * out.messages[ix(device)]
+def message_turns_s(c: CostArrays, out: Ledger, device: int) -> float:
+    """Seconds by which messages make a stream's frame of a device longer: it does that while it waits, if it does."""
+    k = ix(device)
+    return c.turn[k, 1] * out.messages[k] + c.turn[k, 2] * out.account[k, BUFFERS]
 
 
 @inlined

@@ -1,7 +1,7 @@
 """From streams on several devices to what messages cost there, besides what frames alone tell.
 
-What a rank computes while a message comes takes longer: kernel and MPI take the processor. And each message makes the
-program of a frame longer, also where nobody waits for it.
+What a rank computes while a message comes takes longer: kernel and MPI take the processor. And each message and each
+byte make the program of a frame longer, also where nobody waits for them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import linprog
 
 from model.cluster.coefficients import UnitCost
 from model.cost.samples import Run, means_s
@@ -29,6 +30,15 @@ class Taken(NamedTuple):
     error_s: float
 
 
+class Turned(NamedTuple):
+    """A rank of a stream: messages and bytes of them that it sends and receives, and seconds of its frames that these
+    take besides what is told otherwise."""
+
+    messages: float
+    size_bytes: float
+    more_s: float
+
+
 def fit_stream(
     runs: Sequence[Run],
     networks: Mapping[str, Network],
@@ -42,9 +52,7 @@ def fit_stream(
     taken = by_type(_taken(runs, networks, known, wires), types)
     turned = by_type(_turned(runs, known, units), types)
     return {
-        name: replace(
-            each, take_s_per_byte=_take(taken[name], each), turn_per_message_s=max(min(turned[name], default=0.0), 0.0)
-        )
+        name: replace(each, take_s_per_byte=_take(taken[name], each), **_turn(turned[name]))
         for name, each in waiting.items()
     }
 
@@ -74,8 +82,8 @@ def _taken(
 
 def _turned(
     runs: Sequence[Run], known: Mapping[str, Waiting], units: Mapping[str, UnitCost]
-) -> list[tuple[str, float]]:
-    """Ranks of streams: seconds a message that are not told otherwise. Who waits has looked for messages, too."""
+) -> list[tuple[str, Turned]]:
+    """Ranks of streams that send or receive."""
     found = []
     for run in (run for run in runs if run.period_s):
         for rank in (rank for rank in run.ranks if rank.stream_s):
@@ -85,17 +93,32 @@ def _turned(
             told_s = unit.turn_s + len(sent) * unit.send_s + sum(sent) * unit.send_s_per_byte
             told_s += len(came) * (unit.receive_s + late.late_s)
             told_s += sum(came) * (unit.receive_s_per_byte + late.late_s_per_byte)
-            if count := len(sent) + len(came):
-                found.append((rank.device, (between_s(run, rank, unit.busy_part) - told_s) / count))
+            if sent or came:
+                more_s = max(between_s(run, rank, unit.busy_part) - told_s, 0.0)
+                found.append((rank.device, Turned(len(sent) + len(came), sum(sent) + sum(came), more_s)))
     return found
 
 
+def _turn(rows: Sequence[Turned]) -> dict[str, float]:
+    """Fields of ``Waiting``: as much a message and a byte as no rank takes less. Who waits has looked for messages,
+    too, so most take more."""
+    messages, size_bytes, more_s = np.array(rows, dtype=np.float64).reshape(-1, len(Turned._fields)).T
+    if not rows or not more_s.all():
+        return {}
+    scale = np.array([messages.mean(), size_bytes.mean()]) / more_s.mean()
+    parts = np.column_stack([messages, size_bytes]) / more_s[:, None] / scale
+    x = linprog(-parts.sum(axis=0), A_ub=parts, b_ub=np.ones(len(parts))).x / scale
+    return {"turn_per_message_s": float(x[0]), "turn_s_per_byte": float(x[1])}
+
+
 def _take(rows: Sequence[Taken], waiting: Waiting) -> float:
-    """Seconds a byte; where streams tell little it is near what attending to one that leaves takes."""
+    """Seconds a byte, at most what attending to one that leaves takes: hosts that all compute at once may take longer,
+    messages or not. Where streams tell little it is near that.
+    """
     likely = waiting.attend_s_per_byte
     if not rows or not likely:
         return 0.0
     came, more, error = np.array(rows, dtype=np.float64).T
     known = float(np.sum((came / error) ** 2)) * likely**2
     told = float(np.sum(came * more / error**2)) * likely**2
-    return max(0.0, (told + likely) / (known + 1.0))
+    return min(max(0.0, (told + likely) / (known + 1.0)), likely)

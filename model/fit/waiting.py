@@ -68,6 +68,7 @@ class Waiting:
     attend_s_per_byte: float = 0.0
     take_s_per_byte: float = 0.0
     turn_per_message_s: float = 0.0
+    turn_s_per_byte: float = 0.0
     rested_part: float = 0.0
     rested_s: float = 0.0
     wake_busy_s: float = 0.0

@@ -258,7 +258,7 @@ def _activations(
         else:
             found.append(Tensor(name, shape, _dtype(info.type.tensor_type.elem_type)))
     problems = [
-        _of_unknown_shape(node, name, path)
+        _of_unknown_shape(node, name, infos.get(name), path)
         for node in nodes
         for name in node.output
         if name in unknown and unknown.isdisjoint(node.input)
@@ -268,9 +268,14 @@ def _activations(
     return found
 
 
-def _of_unknown_shape(node: onnx.NodeProto, name: str, path: Path) -> str:
-    hint = "; export quantised networks in QDQ form" if node.domain == contrib.DOMAIN else ""
+def _of_unknown_shape(node: onnx.NodeProto, name: str, info: ValueInfoProto | None, path: Path) -> str:
     where = f"{where_is(node, path)}: operator '{node.op_type}'"
+    if node.domain != contrib.DOMAIN and not onnx.defs.has(node.op_type, domain=node.domain):
+        of = f"the domain '{node.domain}' is not supported" if node.domain else "is none of ONNX's"
+        return f"{where} {'of ' if node.domain else ''}{of}; export the network with ONNX's own operators"
+    if info is not None and (sizes := shaping.sizes(info)):
+        return f"{where} would make '{name}' of shape {sizes}: nothing is left, its input is too small; see --shape"
+    hint = "; export quantised networks in QDQ form" if node.domain == contrib.DOMAIN else ""
     return f"{where}: the shape of '{name}' is not known before running; it cannot be cut{hint}"
 
 

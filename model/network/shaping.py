@@ -62,13 +62,17 @@ def _ask_shape(info: ValueInfoProto, path: Path) -> str:
 
 
 def static(info: ValueInfoProto) -> tuple[int, ...] | None:
-    """The shape, or None where it or a part of it is unknown."""
+    """The shape, or None where it or a part of it is unknown, or nothing is in it."""
+    found = sizes(info)
+    return None if found is None or any(size < 1 for size in found) else found
+
+
+def sizes(info: ValueInfoProto) -> tuple[int, ...] | None:
+    """What is stated of a shape, be it of nothing; None where it or a part of it is unknown."""
     if not info.type.HasField("tensor_type") or not info.type.tensor_type.HasField("shape"):
         return None
     dims = info.type.tensor_type.shape.dim
-    if any(not d.HasField("dim_value") or d.dim_value < 1 for d in dims):
-        return None
-    return tuple(d.dim_value for d in dims)
+    return tuple(d.dim_value for d in dims) if all(d.HasField("dim_value") for d in dims) else None
 
 
 def settle(model: onnx.ModelProto, weights: constants.Constants, path: Path) -> dict[str, ValueInfoProto]:

@@ -40,6 +40,8 @@ class Board(NamedTuple):
     work, receives: (S,) ticks that it takes by itself, and that taking the messages it is the first to wait for takes
     claims: (S,) ticks that its device claims of its processor, see ``simulation.longest_claim``; busy: (D,) of all on
             a device
+    turns: (S,) ticks that it claims for messages that it sends or is the first to wait for; handed: (L * D,) those of a
+           message's sender
     sends, waits: (S,) how many messages
     spent, paid: (S,), (L * D,) microseconds of a shard, of a message
     slot: (N,) first slot of a tensor; first: (L,) number of a slot's first message
@@ -64,6 +66,8 @@ class Board(NamedTuple):
     receives: Log
     claims: Log
     busy: Log
+    turns: Log
+    handed: Log
     sends: Ints
     waits: Ints
     spent: Log
@@ -112,6 +116,8 @@ def empty(g: GraphArrays, c: CostArrays, most: NDArray[np.int64], reader: int, w
         receives=np.zeros(len(task), np.int64),
         claims=np.zeros(len(task), np.int64),
         busy=np.zeros(n_devices, np.int64),
+        turns=np.zeros(len(task), np.int64),
+        handed=np.zeros(len(of) * n_devices, np.int64),
         sends=np.zeros(len(task), i),
         waits=np.zeros(len(task), i),
         spent=np.zeros(len(task), np.int64),

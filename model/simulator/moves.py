@@ -116,8 +116,7 @@ def _longest_claim(c: CostArrays, b: Board) -> np.int64:
     for shard in range(len(b.on)):
         here = b.on[ix(shard)]
         if here >= 0 and c.rested[ix(here), PART] > 0:
-            messages = b.sends[ix(shard)] + b.waits[ix(shard)]
-            b.busy[ix(here)] += b.claims[ix(shard)] + messages * message_ticks(c, here)
+            b.busy[ix(here)] += b.claims[ix(shard)] + b.turns[ix(shard)]
             if b.waits[ix(shard)] > 0:
                 b.busy[ix(here)] += waking_ticks(c, here)
     return longest(b.busy)
@@ -293,8 +292,9 @@ def _collect(g: GraphArrays, b: Board, tensor: int, shard: int, all_devices: boo
 def _send(c: CostArrays, b: Board, shard: int, slot: int, device: int, size: float, reader: int) -> None:
     """A message to a device, where one shard is the first to wait for it."""
     h, source, message = b.history, b.shards.device[ix(shard)], slot * len(b.scope) + device
-    seconds = 2 * under_way_s(c, ix(source), ix(device), size) + c.turn[ix(source), 1] + c.turn[ix(device), 1]
+    seconds = 2 * under_way_s(c, ix(source), ix(device), size)
     _spend(b, b.paid, message, seconds + handling_s(c, source, 1, size) + handling_s(c, device, 1, size))
+    _turn(b, shard, message, message_ticks(c, source, size))
     first = b.first[ix(slot)] + c.stages * device
     put(h, first + SEND, -1, send_ticks(c, source, size), -1)
     put(
@@ -321,10 +321,18 @@ def _send(c: CostArrays, b: Board, shard: int, slot: int, device: int, size: flo
 
 
 @inlined
+def _turn(b: Board, shard: int, message: int, claims: np.int64) -> None:
+    """A message claims so much of its sender's processor."""
+    b.turns[ix(shard)] += claims - b.handed[ix(message)]
+    b.handed[ix(message)] = claims
+
+
+@inlined
 def _drop(c: CostArrays, b: Board, shard: int, slot: int, device: int) -> None:
     """There is a message no more."""
     message, first = slot * len(b.scope) + device, b.first[ix(slot)] + c.stages * device
     _spend(b, b.paid, message, 0.0)
+    _turn(b, shard, message, np.int64(0))
     for stage in range(c.stages):
         take_out(b.history, first + stage)
     b.sends[ix(shard)] -= 1
@@ -339,4 +347,5 @@ def _wait(c: CostArrays, b: Board, message: int, device: int, by: int) -> None:
     reader = b.reader[ix(message)]
     b.waits[ix(reader)] += by
     b.receives[ix(reader)] += by * receive_ticks(c, device, b.size[ix(message)])
+    b.turns[ix(reader)] += by * message_ticks(c, device, b.size[ix(message)])
     mark(b, reader)

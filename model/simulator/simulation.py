@@ -23,7 +23,7 @@ from model.cost.costs import PART, CostArrays
 from model.cost.ledger import BUFFERS, COMMUNICATE, COMPUTE, Ledger
 from model.cost.message_time import handling_s
 from model.cost.rest import claims
-from model.cost.spending import join, settle, spend, turn_s
+from model.cost.spending import join, settle, spend
 from model.mappings.arrays import Floats, GraphArrays, Ints, ix
 from model.mappings.lowering import Messages, Room, Shards
 from model.simulator import events
@@ -57,7 +57,8 @@ class Stage(NamedTuple):
     begin, last: (D,) first and last task of a device's program; -1: it has none
     free: (D,) ticks, when a device is done with a shard, or what it computes in all (scratch)
     taken: (n,) ticks that a task's messages take its device while they come (scratch)
-    rests: (D,) the part of what rest saves in a frame alone that it saves in a stream, too
+    rests: (D,) the part of what rest saves in a frame alone that it saves in a stream, too; owed: (D,) seconds by which
+           messages make a frame of a stream longer, as their device has not waited as long
     """
 
     tasks: Tasks
@@ -69,6 +70,7 @@ class Stage(NamedTuple):
     free: Times
     taken: Times
     rests: Floats
+    owed: Floats
 
 
 @allocating()
@@ -97,6 +99,7 @@ def stage(r: Room, c: CostArrays, frames: int) -> Stage:
         np.zeros(r.devices, i),
         np.full(r.devices, zero),
         np.full(n, zero),
+        np.zeros(r.devices),
         np.zeros(r.devices),
     )
 
@@ -138,8 +141,10 @@ def longest_claim(s: Shards, m: Messages, c: CostArrays, out: Ledger, shards: in
             busy[here] += ticks(claims(c, out, shard, here, True))
             if _waits(m, out, shard):
                 busy[here] += waking_ticks(c, here)
-    for device in range(len(busy)):
-        busy[device] += out.messages[device] * message_ticks(c, device)
+        for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
+            target, size = ix(m.device[ix(message)]), out.size[ix(message)]
+            busy[here] += message_ticks(c, here, size)
+            busy[target] += message_ticks(c, target, size)
     return longest(busy)
 
 
@@ -172,7 +177,7 @@ def countable(c: CostArrays, out: Ledger, frames: int) -> bool:
     for device in range(len(out.account)):
         tired = out.account[device, COMPUTE] / (1 - c.rested[device, PART])
         spent += tired * (1 + c.cold[device, PART]) + out.account[device, COMMUNICATE]
-        spent += turn_s(c, out, device)
+        spent += c.turn[ix(device), 0]
         spent += handling_s(c, device, out.messages[device], out.account[device, BUFFERS])
     return spent * frames < LONGEST_S
 

@@ -9,8 +9,10 @@ processor has to do with them, unless it waits for them anyway, as in a frame al
 Who sends ahead of a device that has more to do makes late what earlier frames send by the same link. Where that holds
 up the end of the warm-up, later frames only drain: so a stream is no faster than all of its frames after the first.
 
-A device that has waited for messages computes the next segment in less time (``CostArrays.rested``). In a stream it
-waits less: it is simulated as if nobody had rested, and then again, where devices save what their idle time is worth.
+Each message makes the program of a stream's frame longer (``CostArrays.turn``), unless its device waits anyway. And a
+device that has waited for messages computes the next segment in less time (``CostArrays.rested``); in a stream it waits
+less. So a stream is simulated as if nobody rested and messages took no more, and then again: idle time pays for what
+messages take, and where that is not enough the frame takes longer; what is left is worth some rest.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from model.compiled import inlined, kernel
 from model.cost.costs import PART, CostArrays
 from model.cost.ledger import Ledger
 from model.cost.rest import rest_saves, sum_of_rest
-from model.cost.spending import turn_s
+from model.cost.spending import message_turns_s
 from model.mappings.arrays import GraphArrays, ix
 from model.mappings.lowering import Messages, Shards
 from model.simulator import events
@@ -41,9 +43,9 @@ def stream(
     """
     if not countable(c, out, frames):
         return UNCOUNTABLE
-    w.rests[:] = 0
+    w.rests[:] = w.owed[:] = 0
     period = _stream(g, s, m, c, out, w, frames, warmup)
-    if _rest(s, c, out, w, s.ptr[len(g.size)], period):
+    if _spare(s, c, out, w, s.ptr[len(g.size)], period):
         period = _stream(g, s, m, c, out, w, frames, warmup)
     return period
 
@@ -80,17 +82,19 @@ def _tire(s: Shards, c: CostArrays, out: Ledger, w: Stage, shards: int) -> None:
 
 
 @inlined
-def _rest(s: Shards, c: CostArrays, out: Ledger, w: Stage, shards: int, period: float) -> bool:
-    """What devices rest in a stream in which none saved anything by it; whether any does.
+def _spare(s: Shards, c: CostArrays, out: Ledger, w: Stage, shards: int, period: float) -> bool:
+    """What devices owe to messages and save by rest, from a stream in which none did; whether any does.
 
-    A second of idleness is worth as much as rest saves of a second of computing.
+    A second of idleness that messages leave is worth as much as rest saves of a second of computing.
     """
     sum_of_rest(s, c, out, shards, w.rests)
     some = False
     for device in range(len(w.last)):
-        saves, worth = w.rests[device], c.rested[device, PART] * (period - _work(w, device) * TICK_S)
+        saves, spare = w.rests[device], max(period - _work(w, device) * TICK_S, 0.0) - message_turns_s(c, out, device)
+        w.owed[device] = max(-spare, 0.0)
+        worth = c.rested[device, PART] * spare
         w.rests[device] = min(1.0, worth / saves) if saves > 0 and worth > 0 else 0.0
-        some = some or w.rests[device] > 0
+        some = some or w.rests[device] > 0 or w.owed[device] > 0
     return some
 
 
@@ -143,7 +147,7 @@ def _end_of_program(
 ) -> int:
     """The task that ends a device's frame, and what it lets go on; returns the number of edges so far."""
     t = w.tasks
-    t.duration[task] = w.taken[w.begin[device]] + ticks(turn_s(c, out, device))
+    t.duration[task] = w.taken[w.begin[device]] + ticks(c.turn[ix(device), 0] + w.owed[device])
     t.resource[task] = t.lag[task] = -1
     t.needs[:, task] = 1
     t.first[task] = edge

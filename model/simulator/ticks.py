@@ -75,6 +75,7 @@ def waking_ticks(c: CostArrays, device: int) -> np.int64:
 
 
 @inlined
-def message_ticks(c: CostArrays, device: int) -> np.int64:
+def message_ticks(c: CostArrays, device: int, size: float) -> np.int64:
     """A message claims so much of the processor of a device that rest saves something."""
-    return ticks(c.turn[ix(device), 1]) if c.rested[ix(device), PART] > 0 else np.int64(0)
+    k = ix(device)
+    return ticks(c.turn[k, 1] + c.turn[k, 2] * size) if c.rested[k, PART] > 0 else np.int64(0)

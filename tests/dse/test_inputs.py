@@ -47,6 +47,11 @@ def test_a_bundle_remembers_how_its_network_was_read(tmp_path: Path) -> None:
     assert (source.path, source.folded, source.shapes) == (path.resolve(), True, {})
 
 
+def test_an_empty_name_is_no_folder() -> None:
+    with pytest.raises(CleaveError, match="--cnn: is empty"):
+        read_cnn("", [], False)
+
+
 def test_a_name_of_the_zoo_becomes_a_file() -> None:
     assert cnn_path("zoo:squeezenet") == zoo.cached("squeezenet")
     assert cnn_path("squeezenet.onnx") == Path("squeezenet.onnx")

@@ -47,8 +47,8 @@ def wires(c: CostArrays) -> Wires:
     once = np.array([a[0] == b[0] for a, b in zip(leave, enter, strict=True)], dtype=np.float64)
     by_leave, by_enter = (np.array([cost for _, cost in of]) for of in (leave, enter))
     hand, take = c.send.copy(), c.receive.copy()
-    hand[:, 0] += c.turn[:, 1]
-    take[:, 0] += c.turn[:, 1]
+    hand += c.turn[:, 1:]
+    take += c.turn[:, 1:]
     return Wires(c.turn[:, 0], into, out, hand, take, by_leave, by_enter, once, np.array([of.min() for of in own]))
 
 

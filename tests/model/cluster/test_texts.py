@@ -18,6 +18,11 @@ def test_a_text_that_cannot_be_read_says_why(tmp_path: Path) -> None:
             read_text(tmp_path / name, "mapping")
 
 
+def test_what_does_not_end_is_not_read_for_ever() -> None:
+    with pytest.raises(CleaveError, match=r"^/dev/zero: holds more than 256 MB; is this the right file\?$"):
+        read_text(Path("/dev/zero"), "mapping")
+
+
 def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "marked").write_bytes(b"\xef\xbb\xbftext\r\n")
     assert read_text(tmp_path / "marked", "file") == "text\r\n"

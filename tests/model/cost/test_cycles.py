@@ -48,7 +48,7 @@ def drawn(c: CostArrays, seed: int) -> CostArrays:
         receive=np.stack([some(devices), some(devices) * 1e-4], axis=1),
         wake=np.stack([some(devices), np.zeros(devices)], axis=1),
         gap=some(devices),
-        turn=np.stack([some(devices), some(devices)], axis=1),
+        turn=np.stack([some(devices), some(devices), some(devices) * 1e-4], axis=1),
         attend=some(devices, devices) * 1e-4,
         take=some(devices, devices) * 1e-4,
         stages=4,

@@ -91,7 +91,7 @@ def found(graph: Graph, *runs: Run, unit: UnitCost = UNIT, memories: dict[str, i
 
 def test_what_messages_cost_comes_back(graph: Graph) -> None:
     seen = [*vars(found(graph, made_up(graph, UNATTENDED))).values()]
-    assert seen[2:] == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte, *[0] * 10], rel=1e-3)
+    assert seen[2:] == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte, *[0] * 11], rel=1e-3)
     assert seen[:2] == pytest.approx(
         [KNOWN.late_s, KNOWN.late_s_per_byte], rel=0.2
     )  # what the link takes is fitted, too
@@ -235,31 +235,38 @@ def streamed(run: Run, take: float) -> Run:
     return replace(run, ranks=tuple(ranks), period_s=period_s)
 
 
-@pytest.mark.parametrize("take", [0.0, 20e-9])
+@pytest.mark.parametrize("take", [0.0, 5e-9, 20e-9])
 def test_what_coming_messages_cost_in_a_stream_comes_back(graph: Graph, take: float) -> None:
+    """At most as much as what leaves."""
     run = made_up(graph, KNOWN)
     sent = [replace(message, sent_s=None) for message in run.arrivals]
     assert found(graph, run).take_s_per_byte == 0
-    seen = found(graph, *[streamed(run, take)] * 20).take_s_per_byte
-    assert seen == pytest.approx(max(0.0, take - 2 * KNOWN.attend_s_per_byte), rel=0.05)
+    seen, attend = found(graph, *[streamed(run, take)] * 80).take_s_per_byte, KNOWN.attend_s_per_byte
+    assert seen == pytest.approx(min(max(0.0, take - 2 * attend), attend), rel=0.05)
     assert found(graph, streamed(replace(run, arrivals=tuple(sent)), 0.0)).take_s_per_byte == 0
 
 
 @pytest.mark.parametrize("part", [0.5, None])
-def test_by_how_much_messages_make_the_program_of_a_frame_longer_comes_back(graph: Graph, part: float | None) -> None:
+@pytest.mark.parametrize(("more", "a_byte"), [(2e-4, 0.0), (0.0, 3e-8), (1e-4, 2e-8)])
+def test_by_how_much_messages_make_the_program_of_a_frame_longer_comes_back(
+    graph: Graph, more: float, a_byte: float, part: float | None
+) -> None:
     """One of the two ranks looks for messages besides."""
-    run, turn, more, looks = streamed(made_up(graph, Waiting()), 0.0), 1e-3, 2e-4, (0.0, 5e-3)
-    unit, period_s = replace(UNIT, busy_part=part, turn_s=turn), 1.0
-    ranks = []
-    for rank, look in zip(run.ranks, looks, strict=True):
-        count = sum(rank.device in (message.source, message.target) for message in run.arrivals)
-        spent = turn + more * count + look
-        between = None if part is None else part * spent
-        ranks.append(replace(rank, between_s=between, stream_s=period_s - spent if part is None else rank.stream_s))
-    run = replace(run, ranks=tuple(ranks), period_s=period_s)
-    told = found(graph, run, unit=unit)
-    late = told.late_s + told.late_s_per_byte * max(message.size_bytes for message in run.arrivals)
-    assert more - late - 1e-9 <= told.turn_per_message_s <= more * (1 + 1e-6)
+    turn, period_s, runs = 1e-3, 1.0, []
+    unit, alone = replace(UNIT, busy_part=part, turn_s=turn), made_up(graph, Waiting())
+    for larger in (1, 4):
+        arrivals = tuple(replace(m, size_bytes=larger * m.size_bytes, took_s=None) for m in alone.arrivals)
+        run = streamed(replace(alone, arrivals=arrivals), 0.0)
+        ranks = []
+        for rank, look in zip(run.ranks, (0.0, 5e-3), strict=True):
+            mine = [m.size_bytes for m in arrivals if rank.device in (m.source, m.target)]
+            spent = turn + more * len(mine) + a_byte * sum(mine) + look
+            between = None if part is None else part * spent
+            ranks.append(replace(rank, between_s=between, stream_s=period_s - spent if part is None else rank.stream_s))
+        runs.append(replace(run, ranks=tuple(ranks), period_s=period_s))
+    told = found(graph, *runs, unit=unit)
+    assert told.turn_per_message_s == pytest.approx(more, rel=1e-3, abs=1e-8)
+    assert told.turn_s_per_byte == pytest.approx(a_byte, rel=1e-3, abs=1e-12)
 
 
 def test_nothing_is_told_where_nothing_was_sent(graph: Graph) -> None:
@@ -335,6 +342,23 @@ def test_a_stream_is_counted_by_the_messages_that_it_has(tmp_path: Path) -> None
     platform = cluster(replace(UNIT, turn_per_message_s=turn), tmp_path)
     found = simulated(graph, platform, Mapping.whole(graph, [0] * 3 + [1] * (len(graph.layers) - 3)), 20, 4)
     assert found.price.period_s == pytest.approx(turn, rel=1e-3)
+
+
+@pytest.mark.parametrize("field", ["turn_per_message_s", "turn_s_per_byte"])
+@pytest.mark.parametrize("part", [0.5, 2.0])
+def test_who_waits_in_a_stream_has_time_for_what_messages_cost(tmp_path: Path, part: float, field: str) -> None:
+    """Two devices wait for one another within a frame. Messages cost so many times what the busier one waits."""
+    graph, slow = graph_of(tmp_path, six_layers()), replace(UNIT, frequency_hz=1e6)
+    mapping = Mapping.whole(graph, [0] + [1] * (len(graph.layers) - 2) + [0])
+    plain = simulated(graph, cluster(slow, tmp_path), mapping, 20, 4).price
+    wait_s = plain.period_s - plain.account[:, COMPUTE].max()
+    assert wait_s > 0.1 * plain.period_s
+    amount = plain.ledger.messages[0] if field == "turn_per_message_s" else plain.account[0, BUFFERS]
+    (tmp_path / "turning").mkdir()
+    turning = cluster(replace(slow, **{field: part * wait_s / amount}), tmp_path / "turning")
+    longer_s = max(part - 1, 0.0) * wait_s
+    for found in (simulated(graph, turning, mapping, 20, 4).price, priced(graph, turning, mapping)):
+        assert found.period_s == pytest.approx(plain.period_s + longer_s, rel=1e-6)
 
 
 @pytest.mark.parametrize(("first", "busy"), [(1, True), (5, False)])

@@ -795,6 +795,15 @@ def test_a_shape_that_depends_on_data_is_refused(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("op", ["Conv", "MaxPool"])
+def test_an_input_smaller_than_what_slides_over_it_is_refused(op: str, tmp_path: Path) -> None:
+    how, weights = ({}, ["w"]) if op == "Conv" else ({"kernel_shape": [5, 5]}, [])
+    layer = node(op, ["x", *weights], ["h"], "slide", **how)
+    model = network([layer, node("Relu", ["h"], ["y"])], {"x": (1, 3, 4, 4)}, ["y"], {"w": weight(8, 3, 5, 5)})
+    (sentence,) = refused_model(tmp_path, model)
+    assert re.match(rf"layer 'slide': operator '{op}' would make 'h' of shape .*: nothing is left, ", sentence)
+
+
 # --- what is no network, or none that can be cut ---
 
 
@@ -894,7 +903,8 @@ def test_an_unknown_operator_is_named(tmp_path: Path) -> None:
     model = network([node("Foo", ["x"], ["y"], "foo", domain="mine")], {"x": (1, 4)}, ["y"])
     model.opset_import.append(helper.make_opsetid("mine", 1))
     assert refused_model(tmp_path, model) == [
-        "layer 'foo': operator 'Foo': the shape of 'y' is not known before running; it cannot be cut"
+        "layer 'foo': operator 'Foo' of the domain 'mine' is not supported; "
+        "export the network with ONNX's own operators"
     ]
     (sentence,) = refused_model(tmp_path, model, folded=True)
     assert re.match(r"cannot be folded: .*mine:Foo", sentence)

@@ -99,7 +99,8 @@ def talkative(tmp_path_factory: pytest.TempPathFactory) -> str:
     body = json.loads((files("platforms") / "coefficients" / "generic.json").read_text())
     for unit in body["units"].values():
         unit |= {"send_s": SEND_S, "receive_s": RECEIVE_S, "gap_s": GAP_S, "attend_s_per_byte": ATTEND_S}
-        unit |= {"turn_s": TURN_S, "turn_per_message_s": TURN_S, "rested_part": 0.5, "rested_s": RESTED_S}
+        unit |= {"turn_s": TURN_S, "turn_per_message_s": TURN_S, "turn_s_per_byte": TURN_S / 1e4}
+        unit |= {"rested_part": 0.5, "rested_s": RESTED_S}
     path = tmp_path_factory.mktemp("coefficients") / "talkative.json"
     path.write_text(json.dumps(body))
     return str(path)

@@ -92,9 +92,10 @@ def prices(draw: random.Random, network: Graph, platform: Platform, rest: bool =
     cold = rng.uniform(0, [2, 2e-4, 1e-3], c.cold.shape) * draw.choice([0, 1])
     c = c._replace(work=work, beside=beside, origin=origin, send=send, receive=receive, gap=gap)
     overlap = rng.choice([0.0, 0.5, 1.0], c.overlap.shape) * draw.choice([0, 1])
-    turn = rng.uniform(0, 1e-4, c.turn.shape) * draw.choice([0, 1])
+    turn = rng.uniform(0, 1e-4, c.turn[:, :2].shape) * draw.choice([0, 1])
     watts = c.communication_w * rng.choice([1.0, 2.0], c.communication_w.shape) ** draw.choice([0, 1])
     work[layers, :, VECTOR] = rng.choice([1, 2, 4], work[layers, :, VECTOR].shape) ** draw.choice([0, 1])
+    turn = np.column_stack([turn, turn[:, 1] * rng.uniform(0, 1e-4, len(turn))])
     return c._replace(rested=rested, busy=busy, cold=cold, overlap=overlap, turn=turn, communication_w=watts)
 
 
