@@ -42,9 +42,9 @@ def read_cnn(text: str, shapes: list[str], folded: bool) -> Cnn:
     for name, size in map(parse_shape, shapes):
         if sizes.setdefault(name, size) != size:
             raise CleaveError(f"--shape {name}: is given twice, with different sizes")
-    path = cnn_path(text)
     if not text:
         raise CleaveError("--cnn: is empty; give an ONNX file or zoo:NAME")
+    path = cnn_path(text)
     if path.is_dir():
         raise CleaveError(f"{path}: is a folder; give an ONNX file or zoo:NAME")
     return Cnn(load(path, sizes, folded), folded, sizes)

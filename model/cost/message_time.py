@@ -78,4 +78,10 @@ def handling_s(c: CostArrays, device: int, messages: float, size: float) -> floa
     if all were sent and received."""
     k = ix(device)
     of_message, of_byte = c.send[k, 0] + c.receive[k, 0] + c.gap[k], c.send[k, 1] + c.receive[k, 1]
-    return messages * (of_message + c.turn[k, 1]) + size * (of_byte + c.turn[k, 2])
+    return messages * of_message + size * of_byte + turns_s(c, device, messages, size)
+
+
+@inlined
+def turns_s(c: CostArrays, device: int, messages: float, size: float) -> float:
+    """So many messages, of so many bytes together, make a stream's frame of a device longer, unless it waits anyway."""
+    return c.turn[ix(device), 1] * messages + c.turn[ix(device), 2] * size

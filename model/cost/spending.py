@@ -44,7 +44,7 @@ from model.cost.ledger import (
     WEIGHTS,
     Ledger,
 )
-from model.cost.message_time import attend_s, receive_s, under_way_s
+from model.cost.message_time import attend_s, receive_s, turns_s, under_way_s
 from model.cost.rest import begins_rested, busy_after, kept_warm
 from model.cost.seconds import seconds_of
 from model.mappings.arrays import Floats, GraphArrays, Ints, ix
@@ -317,9 +317,8 @@ def attended_s(m: Messages, c: CostArrays, out: Ledger, shard: int, device: int)
 
 @inlined
 def message_turns_s(c: CostArrays, out: Ledger, device: int) -> float:
-    """Seconds by which messages make a stream's frame of a device longer: it does that while it waits, if it does."""
-    k = ix(device)
-    return c.turn[k, 1] * out.messages[k] + c.turn[k, 2] * out.account[k, BUFFERS]
+    """Seconds by which all messages of a device make a stream's frame of it longer, unless it waits anyway."""
+    return turns_s(c, device, out.messages[ix(device)], out.account[ix(device), BUFFERS])
 
 
 @inlined

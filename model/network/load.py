@@ -271,8 +271,8 @@ def _activations(
 def _of_unknown_shape(node: onnx.NodeProto, name: str, info: ValueInfoProto | None, path: Path) -> str:
     where = f"{where_is(node, path)}: operator '{node.op_type}'"
     if node.domain != contrib.DOMAIN and not onnx.defs.has(node.op_type, domain=node.domain):
-        of = f"the domain '{node.domain}' is not supported" if node.domain else "is none of ONNX's"
-        return f"{where} {'of ' if node.domain else ''}{of}; export the network with ONNX's own operators"
+        what = f"of the domain '{node.domain}' is not supported" if node.domain else "is none of ONNX's"
+        return f"{where} {what}; export the network with ONNX's own operators"
     if info is not None and (sizes := shaping.sizes(info)):
         return f"{where} would make '{name}' of shape {sizes}: nothing is left, its input is too small; see --shape"
     hint = "; export quantised networks in QDQ form" if node.domain == contrib.DOMAIN else ""

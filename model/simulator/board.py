@@ -28,6 +28,8 @@ READER, WRITER, DIRTY, CHANGE, TASK, KIND, COUNT, SPENT = range(8)
 """Numbers of a board: devices of the network's inputs and outputs (see ``lowering.place_ends``), how many shards are
 dirty, of the change; of the last proposal: its task, and how it was split before, into how many shards;
 microseconds that devices spend on computing and messages, one thing after the other."""
+AT_MOST_S = 1e6
+"""Nothing is counted as longer than this."""
 
 
 class Board(NamedTuple):
@@ -153,6 +155,14 @@ def _no_tasks(n: int, links: int) -> Tasks:
         np.zeros(2 * n, i),
         np.ones(links, i),
     )
+
+
+@inlined
+def spend(b: Board, of: Log, k: int, seconds: float) -> None:
+    """A shard or a message costs so much."""
+    more = np.int64(min(seconds, AT_MOST_S) * 1e6 + 1) - of[k]
+    of[k] += more
+    b.note[SPENT] += more
 
 
 @inlined

@@ -2,9 +2,10 @@
 
 A full simulation lowers the mapping, makes tasks of it (``model.simulator.simulation``) and runs them. Here all of that
 stays (``model.simulator.board``) and is patched: programs of the devices that lose or get a shard, messages of the
-tensors that the layer reads and makes, tasks of the segments that are another one then. ``model.simulator.delta``
-simulates what follows from it. The result is that of ``simulation.simulate``, exactly: the same functions tell what a
-shard needs, how large a message is and how long things take, and ties are broken in the same way.
+tensors that the layer reads and makes (``model.simulator.carrying``), tasks of the segments that are another one then.
+``model.simulator.delta`` simulates what follows from it. The result is that of ``simulation.simulate``, exactly: the
+same functions tell what a shard needs, how large a message is and how long things take, and ties are broken in the
+same way.
 """
 
 from __future__ import annotations
@@ -14,11 +15,9 @@ from numpy.typing import NDArray
 
 from model.compiled import inlined, kernel
 from model.cost.costs import PART, CostArrays
-from model.cost.message_time import handling_s, under_way_s
 from model.cost.seconds import seconds_of
-from model.cost.spending import size_of
 from model.mappings.arrays import GraphArrays, Ints, ix
-from model.mappings.lowering import Shards, held_axis, needed, place_ends, share_of, touches, widen
+from model.mappings.lowering import Shards, place_ends, share_of
 from model.simulator import delta, history
 from model.simulator.board import (
     CHANGE,
@@ -35,25 +34,12 @@ from model.simulator.board import (
     link_around,
     mark,
     pull_out,
+    spend,
 )
-from model.simulator.history import Log, link, put, take_out
-from model.simulator.simulation import ATTEND, ENTER, LEAVE, LONGEST_S, SEND, UNCOUNTABLE, longest
-from model.simulator.ticks import (
-    TICK_S,
-    attend_ticks,
-    enter_ticks,
-    lag_ticks,
-    leave_ticks,
-    message_ticks,
-    receive_ticks,
-    send_ticks,
-    ticks,
-    waking_ticks,
-)
+from model.simulator.carrying import carry
+from model.simulator.simulation import LONGEST_S, UNCOUNTABLE, longest
+from model.simulator.ticks import TICK_S, ticks, waking_ticks
 from runtime.errors import CleaveError
-
-AT_MOST_S = 1e6
-"""Nothing is counted as longer than this."""
 
 
 def board(
@@ -167,7 +153,7 @@ def _patch(g: GraphArrays, c: CostArrays, b: Board, moved: int) -> None:
         ptr = g.tensor_ptr if made else g.edge_ptr
         for k in range(moved):
             for of in range(ptr[ix(b.moved[ix(k)])], ptr[ix(b.moved[ix(k)] + 1)]):
-                _carry(g, c, b, of if made else g.edge_tensor[ix(of)], made)
+                carry(g, c, b, of if made else g.edge_tensor[ix(of)], made)
     if 0 <= ended != ends:
         _mark_first(g, b, ended)
         _mark_first(g, b, ends)
@@ -189,14 +175,6 @@ def _mark_first(g: GraphArrays, b: Board, device: int) -> None:
 def _countable(b: Board) -> bool:
     """As in ``simulation``."""
     return b.note[SPENT] < LONGEST_S * 1e6
-
-
-@inlined
-def _spend(b: Board, of: Log, k: int, seconds: float) -> None:
-    """A shard or a message costs so much."""
-    more = np.int64(min(seconds, AT_MOST_S) * 1e6 + 1) - of[k]
-    of[k] += more
-    b.note[SPENT] += more
 
 
 @inlined
@@ -227,10 +205,10 @@ def _place(g: GraphArrays, c: CostArrays, b: Board, task: int) -> None:
             b.scope[ix(b.on[ix(shard)])] = b.note[CHANGE]
             seconds = seconds_of(g, s, c, task, share_of(g, s, task, shard), b.on[ix(shard)], shard, 0.0, False)
             b.work[ix(shard)] = ticks(seconds)
-            _spend(b, b.spent, shard, seconds * (1 + c.cold[ix(b.on[ix(shard)]), PART]))
+            spend(b, b.spent, shard, seconds * (1 + c.cold[ix(b.on[ix(shard)]), PART]))
             mark(b, shard)
         else:
-            _spend(b, b.spent, shard, 0.0)
+            spend(b, b.spent, shard, 0.0)
 
 
 @inlined
@@ -249,103 +227,3 @@ def _mark_task(b: Board, task: int) -> None:
     """All shards of a task."""
     for shard in range(b.shards.ptr[ix(task)], b.shards.end[ix(task)]):
         mark(b, shard)
-
-
-@inlined
-def _carry(g: GraphArrays, c: CostArrays, b: Board, tensor: int, all_devices: bool) -> None:
-    """Messages with pieces of a tensor, to all devices or to those that this change has to do with."""
-    s, maker, n_devices = b.shards, g.tensor_task[ix(tensor)], len(b.scope)
-    for shard in range(s.ptr[ix(maker)], s.ptr[ix(maker + 1)]):
-        slot = b.slot[ix(tensor)] + shard - s.ptr[ix(maker)]
-        if s.device[ix(shard)] < 0 and b.sends[ix(shard)] == 0:
-            continue
-        if s.device[ix(shard)] >= 0:
-            _collect(g, b, tensor, shard, all_devices)
-        for device in range(n_devices):
-            if all_devices or b.scope[ix(device)] == b.note[CHANGE]:
-                if s.device[ix(shard)] >= 0 and b.boxes.high[ix(device), 0] > 0:
-                    size = size_of(g, tensor, b.boxes.low[ix(device)], b.boxes.high[ix(device)])
-                    _send(c, b, shard, slot, device, size, b.waiting[ix(device)])
-                elif b.reader[ix(slot * n_devices + device)] >= 0:
-                    _drop(c, b, shard, slot, device)
-
-
-@inlined
-def _collect(g: GraphArrays, b: Board, tensor: int, shard: int, all_devices: bool) -> None:
-    """What devices need of a shard's piece of a tensor, and the first shard there that needs some."""
-    s, here, maker = b.shards, b.shards.device[ix(shard)], g.tensor_task[ix(tensor)]
-    along = held_axis(s, maker)
-    b.boxes.high[:, 0] = 0
-    for use in range(g.use_ptr[ix(tensor)], g.use_ptr[ix(tensor + 1)]):
-        task, edge = g.use_task[ix(use)], g.use_edge[ix(use)]
-        for reader in range(s.ptr[ix(task)], s.end[ix(task)]):
-            device = s.device[ix(reader)]
-            if device != here and (all_devices or b.scope[ix(device)] == b.note[CHANGE]):
-                axis, low, high = needed(g, s, edge, task, reader)
-                if touches(s, maker, shard, along, device, axis, low, high):
-                    if b.boxes.high[ix(device), 0] == 0:
-                        b.waiting[ix(device)] = reader
-                    widen(g, s, b.boxes, device, tensor, shard, along, axis, low, high)
-
-
-@inlined
-def _send(c: CostArrays, b: Board, shard: int, slot: int, device: int, size: float, reader: int) -> None:
-    """A message to a device, where one shard is the first to wait for it."""
-    h, source, message = b.history, b.shards.device[ix(shard)], slot * len(b.scope) + device
-    seconds = 2 * under_way_s(c, ix(source), ix(device), size)
-    _spend(b, b.paid, message, seconds + handling_s(c, source, 1, size) + handling_s(c, device, 1, size))
-    _turn(b, shard, message, message_ticks(c, source, size))
-    first = b.first[ix(slot)] + c.stages * device
-    put(h, first + SEND, -1, send_ticks(c, source, size), -1)
-    put(
-        h,
-        first + LEAVE,
-        c.leave[ix(source), ix(device)],
-        leave_ticks(c, source, device, size),
-        lag_ticks(c, source, device, size),
-    )
-    put(h, first + ENTER, c.enter[ix(source), ix(device)], enter_ticks(c, source, device, size), -1)
-    if c.stages > ATTEND:
-        put(h, first + ATTEND, -1, attend_ticks(c, source, device, size), -1)
-    link(h, 2 * (first + SEND) + 1, first + LEAVE)
-    link(h, 2 * (first + LEAVE), first + ENTER)
-    link(h, 2 * (first + ENTER), b.number[ix(reader)])
-    if b.reader[ix(message)] < 0:
-        b.sends[ix(shard)] += 1
-        mark(b, shard)
-    elif b.reader[ix(message)] != reader or b.size[ix(message)] != size:
-        _wait(c, b, message, device, -1)
-    if b.reader[ix(message)] != reader or b.size[ix(message)] != size:
-        b.reader[ix(message)], b.size[ix(message)] = reader, size
-        _wait(c, b, message, device, 1)
-
-
-@inlined
-def _turn(b: Board, shard: int, message: int, claims: np.int64) -> None:
-    """A message claims so much of its sender's processor."""
-    b.turns[ix(shard)] += claims - b.handed[ix(message)]
-    b.handed[ix(message)] = claims
-
-
-@inlined
-def _drop(c: CostArrays, b: Board, shard: int, slot: int, device: int) -> None:
-    """There is a message no more."""
-    message, first = slot * len(b.scope) + device, b.first[ix(slot)] + c.stages * device
-    _spend(b, b.paid, message, 0.0)
-    _turn(b, shard, message, np.int64(0))
-    for stage in range(c.stages):
-        take_out(b.history, first + stage)
-    b.sends[ix(shard)] -= 1
-    mark(b, shard)
-    _wait(c, b, message, device, -1)
-    b.reader[ix(message)] = -1
-
-
-@inlined
-def _wait(c: CostArrays, b: Board, message: int, device: int, by: int) -> None:
-    """A shard waits for a message more (1), or less (-1)."""
-    reader = b.reader[ix(message)]
-    b.waits[ix(reader)] += by
-    b.receives[ix(reader)] += by * receive_ticks(c, device, b.size[ix(message)])
-    b.turns[ix(reader)] += by * message_ticks(c, device, b.size[ix(message)])
-    mark(b, reader)

@@ -6,7 +6,7 @@ import numpy as np
 
 from model.compiled import inlined
 from model.cost.costs import PART, UNKNOWN, CostArrays
-from model.cost.message_time import attend_s, enter_s, lag_of, leave_s, receive_s, send_s, take_s
+from model.cost.message_time import attend_s, enter_s, lag_of, leave_s, receive_s, send_s, take_s, turns_s
 from model.mappings.arrays import ix
 
 TICK_S, TICKS = 1e-15, 1e15
@@ -77,5 +77,4 @@ def waking_ticks(c: CostArrays, device: int) -> np.int64:
 @inlined
 def message_ticks(c: CostArrays, device: int, size: float) -> np.int64:
     """A message claims so much of the processor of a device that rest saves something."""
-    k = ix(device)
-    return ticks(c.turn[k, 1] + c.turn[k, 2] * size) if c.rested[k, PART] > 0 else np.int64(0)
+    return ticks(turns_s(c, device, 1, size)) if c.rested[ix(device), PART] > 0 else np.int64(0)
