@@ -184,11 +184,13 @@ def _line(points: Sequence[tuple[int, float, float]]) -> Floats:
     """``(2,)`` seconds, and seconds a byte, neither negative, through (size, seconds, seconds of the whole message).
 
     An error counts by the part of the message's time that it is: what copying takes before a small message leaves
-    tells nothing of a large one, of which only the request is sent.
+    tells nothing of a large one, of which only the request is sent. A message that took no time, as clocks that were
+    disturbed have it, tells nothing.
     """
-    if not points:
+    told = [point for point in points if point[2] > 0]
+    if not told:
         return np.zeros(2)
-    size, seconds, whole = np.array(points, dtype=np.float64).T
+    size, seconds, whole = np.array(told, dtype=np.float64).T
     found, _ = nnls(np.stack([1 / whole, size / whole * SCALE], axis=1), seconds / whole)
     return np.array([found[0], found[1] * SCALE])
 

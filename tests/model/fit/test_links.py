@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from model.fit.link_costs import BOTH, BURST, LATE, TWO, WAY, Estimate, LinkSample
-from model.fit.links import fit, one_way_s
+from model.fit.links import _line, fit, one_way_s
 from runtime.errors import CleaveError
 
 SIZES = (4, 16, 64, 1024, 4096, 16384, 65536, 262144, 917504, 2**20, 1179648, 2**22, 2**25)
@@ -197,3 +197,9 @@ def test_the_same_samples_and_seed_give_the_same_figures() -> None:
 def test_without_a_message_there_is_nothing_to_fit() -> None:
     with pytest.raises(CleaveError, match="no message was measured"):
         fit([s for s in Truth().samples() if s.kind != WAY], TYPES)
+
+
+def test_messages_that_took_no_time_tell_nothing_of_what_they_take() -> None:
+    points = [(4, 1e-5, 1e-4), (4000, 1.4e-5, 2e-4), (64000, 7.4e-5, 1e-3)]
+    assert _line([(16, 3e-5, 0.0), *points]).tolist() == _line(points).tolist()
+    assert _line([(16, 3e-5, 0.0)]).tolist() == [0, 0]
