@@ -48,7 +48,8 @@ class CostArrays(NamedTuple):
     origin: (E,) task, ``relayout.NONE`` where no layout is kept; kept_ptr: (T + 1,) and kept_task: the tasks that read
             edges with an origin, by that
     cut_bytes, kept_bytes: (T, KINDS) weights that a kind of split divides among the shards, and that each has whole
-    bandwidth, latency: (D, D) bytes/s and seconds; rate: (D, D) bytes/s at which a message leaves
+    bandwidth, latency: (D, D) bytes/s and seconds; rate: (D, D) bytes/s of the first device's link, in messages to
+          and from the second
     leave, enter: (D, D) which link a message occupies on the sender's and the receiver's side, enter -1 where that is
                   the same one, which it occupies once; links: how many
     send, receive: (D, 2) seconds of a device for a message, and for a byte of it

@@ -1,4 +1,4 @@
-"""What lies between devices: links that messages take, at which rate they leave, and which of them leave unasked."""
+"""What lies between devices: links that messages take, their rates, and which of them leave unasked."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def eager(platform: Platform) -> Floats:
 
 
 def own_rate(platform: Platform) -> Floats:
-    """``(D, D)`` bytes/s at which messages leave: of the sender's link, whatever the receiver's if that is another."""
+    """``(D, D)`` bytes/s of the first device's link, whatever the second one's if that is another."""
     own = np.array([platform.hosts[d.host].bandwidth_bytes_per_s for d in platform.devices])
     link = _link_of_device(platform)
     return np.where(link[:, None] == link, platform.bandwidth(), own[:, None])

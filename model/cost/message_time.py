@@ -20,14 +20,26 @@ def lag_s(latency_s: float, overlap: float, bytes_s: float) -> float:
 
 @inlined
 def lag_of(c: CostArrays, source: int, target: int, size: float) -> float:
-    """The same of a message from one device to another. size: in bytes"""
-    return lag_s(c.latency[source, target], c.overlap[target], size / c.bandwidth[source, target])
+    """A message begins to occupy the receiver's link so much later than to leave. size: in bytes
+
+    Its last byte comes when the slower link has carried it. A faster one of the receiver is free for others until the
+    bytes are there that it takes the rest of that time for.
+    """
+    bytes_s = size / c.bandwidth[source, target]
+    return lag_s(c.latency[source, target], c.overlap[target], bytes_s) + slower_s(c, source, target, size)
+
+
+@inlined
+def slower_s(c: CostArrays, source: int, target: int, size: float) -> float:
+    """What the slower link takes longer for a message than the receiver's."""
+    return size / c.bandwidth[source, target] - size / c.rate[target, source]
 
 
 @inlined
 def under_way_s(c: CostArrays, source: int, target: int, size: float) -> float:
     """Seconds of such a message, bytes and all, where nothing else is under way."""
-    return size / c.bandwidth[source, target] + lag_of(c, source, target, size)
+    bytes_s = size / c.bandwidth[source, target]
+    return bytes_s + lag_s(c.latency[source, target], c.overlap[target], bytes_s)
 
 
 @inlined
@@ -51,7 +63,7 @@ def attend_s(c: CostArrays, source: int, target: int, size: float) -> float:
 @inlined
 def enter_s(c: CostArrays, source: int, target: int, size: float) -> float:
     """A message occupies the receiver's link."""
-    return size / c.bandwidth[source, target] + c.gap[target]
+    return size / c.rate[target, source] + c.gap[target]
 
 
 @inlined

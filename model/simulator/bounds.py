@@ -10,11 +10,13 @@ import numpy as np
 from model.cluster.platform import Platform
 from model.cost.costs import WATTS, CostArrays
 from model.cost.links import links, own_rate
+from model.cost.message_time import slower_s
 from model.simulator.critical import Stretch
 from model.simulator.script import Script
 from model.simulator.simulated import END, SEGMENT, Events, play
 from model.simulator.simulation import ATTEND, ENTER, LEAVE, SEND, longest_claim
 from model.simulator.ticks import TICK_S
+from model.simulator.ticks import ticks as ticks_of
 
 COMPUTE, RECEIVE, HAND_OVER, TRANSFER, LATENCY = "compute", "receive", "hand over", "transfer", "latency"
 REST, TURN = "rest", "turn"
@@ -78,8 +80,18 @@ def _parts(script: Script, platform: Platform, names: list[str], e: Events, stre
     elif kind == END:
         yield Held(TURN, platform.devices[int(e.device[task])].name, "", frame, stretch.start, ticks)
     elif ticks:
-        where, category = names[_link(e, task)], LATENCY if stretch.lag else TRANSFER
-        yield Held(category, where, _message(script, e, task), frame, stretch.start, ticks)
+        where, what = names[_link(e, task)], _message(script, e, task)
+        late = min(ticks, _late(script, e, task)) if stretch.lag else 0
+        yield Held(LATENCY, where, what, frame, stretch.start, late)
+        yield Held(TRANSFER, where, what, frame, stretch.start + late, ticks - late)
+
+
+def _late(script: Script, e: Events, task: int) -> int:
+    """Ticks of a message's lag that are not its bytes on a link slower than its receiver's."""
+    case, message = script.case, e.message[task]
+    source, target = case.shards.device[case.messages.shard[message]], case.messages.device[message]
+    slower = slower_s(case.costs, source, target, case.ledger.size[message])
+    return int(e.stage.tasks.lag[task] - ticks_of(slower))
 
 
 def _link(e: Events, task: int) -> int:

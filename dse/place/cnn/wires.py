@@ -60,10 +60,9 @@ def _links(c: CostArrays, other: NDArray[np.bool_]) -> tuple[list[Link], list[Li
     """Of each device, for messages to and from others; where one link is both sides', the sender's costs hold."""
     same, link = c.enter < 0, np.where(c.enter < 0, c.leave, c.enter)
     gap = np.where(same, c.gap[:, None], c.gap[None, :])
-    byte = np.where(same, 1 / c.rate, 1 / c.bandwidth)
     devices = range(len(c.pool))
     leave = [_link(other[d], c.leave[d], np.full(len(devices), c.gap[d]), 1 / c.rate[d]) for d in devices]
-    return leave, [_link(other[d], link[:, d], gap[:, d], byte[:, d]) for d in devices]
+    return leave, [_link(other[d], link[:, d], gap[:, d], 1 / c.rate[d]) for d in devices]
 
 
 def _link(other: NDArray[np.bool_], link: Ints, gap: Floats, byte: Floats) -> Link:
