@@ -21,7 +21,7 @@ from runtime.images import PLAIN, Pixels
 from runtime.infer import asked
 from runtime.inprocess import run_in_process
 from runtime.inputs import member
-from runtime.launch import read_plan, run
+from runtime.launch import TIMEOUT_S, read_plan, run
 from runtime.options import Options
 from runtime.plan import Plan
 from runtime.segment import CPU, NUMPY_NAMES, choose_kernels
@@ -97,7 +97,7 @@ def verify(
     communicator: Literal["mpi", "inprocess"] = "mpi",
     threads: int | None = 1,
     provider: str | None = CPU,
-    timeout_s: float = 600.0,
+    timeout_s: float = TIMEOUT_S,
     runner: Runner | None = None,
 ) -> Verification:
     """Run frames through the bundle, on this machine's CPU, and through the whole CNN.

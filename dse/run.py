@@ -36,7 +36,7 @@ from model.mappings.mapping import NEIGHBOUR, Mapping
 from model.network import boxes
 from runtime.compiling import compiler_of
 from runtime.errors import CleaveError
-from runtime.launch import Mpirun
+from runtime.launch import TIMEOUT_S, Mpirun
 
 BEST = {
     "best-latency": "latency_s",
@@ -84,7 +84,7 @@ class Measuring:
 
     limits: Limits
     place: Place
-    timeout_s: float = 600.0
+    timeout_s: float = TIMEOUT_S
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +169,7 @@ def run(
     force: bool = False,
     check: bool = True,
     measuring: Measuring | None = None,
-    timeout_s: float = 600.0,
+    timeout_s: float = TIMEOUT_S,
     progress: Progress = lambda *_: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Outcome:

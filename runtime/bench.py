@@ -14,7 +14,7 @@ from runtime.energy import accounted, check_idle
 from runtime.errors import CleaveError
 from runtime.images import PLAIN, Pixels
 from runtime.infer import asked
-from runtime.launch import read_plan, run
+from runtime.launch import TIMEOUT_S, read_plan, run
 from runtime.options import Options
 from runtime.steady import counted, steady_s
 from runtime.trace import COMPUTE, SEND, WAIT, Memory, Trace, Usage
@@ -183,7 +183,7 @@ def bench(
     provider: str | None = None,
     input: str | None = None,
     pixels: Pixels = PLAIN,
-    timeout_s: float = 600.0,
+    timeout_s: float = TIMEOUT_S,
     runner: Runner | None = None,
     above_idle: bool = False,
     tries: int = 1,

@@ -27,6 +27,9 @@ from runtime.plan import Plan
 GRACE_S = 5.0
 """How long mpirun gets to end its ranks before all of them are killed."""
 
+TIMEOUT_S = 600.0
+"""How long a run may take where nobody says."""
+
 ASIDE_S = 3.0
 """For ranks to say what they are doing, when time is up."""
 
@@ -134,7 +137,7 @@ def read_plan(bundle: Path) -> Plan:
         raise CleaveError(f"{file}: is no plan, byte {error.start} is no text; generate the bundle again") from error
 
 
-def run(bundle: Path, options: Options, *, timeout_s: float | None = 600.0) -> Finished:
+def run(bundle: Path, options: Options, *, timeout_s: float | None = TIMEOUT_S) -> Finished:
     """Run a bundle here under mpirun. Relative paths in ``options`` start at the current folder.
 
     ``CleaveError`` when a rank fails or time is up. No process is left behind, not after Ctrl-C either.

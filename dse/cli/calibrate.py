@@ -43,6 +43,7 @@ from dse.inputs import Cnn
 from dse.units import many
 from model.cluster.platform import PLATFORMS, Device, Platform
 from runtime.errors import CleaveError
+from runtime.launch import TIMEOUT_S
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Effort:
         float,
         typer.Option("--budget", min=0, callback=finite, help="Seconds of frames, for each network and type of device"),
     ] = 20.0
-    timeout: TimeoutOption = 600.0
+    timeout: TimeoutOption = TIMEOUT_S
     seed: SeedOption = 0
 
 

@@ -39,7 +39,7 @@ from runtime import bench as benching
 from runtime.deploy.ship import Shipped
 from runtime.frames import save_text
 from runtime.images import Pixels
-from runtime.launch import read_plan
+from runtime.launch import TIMEOUT_S, read_plan
 from runtime.perfetto import to_perfetto
 from runtime.segment import CPU
 
@@ -51,7 +51,7 @@ class Runs:
     warmup: Annotated[int, typer.Option(min=0, help="Frames before those that count")] = benching.WARMUP
     frames: Annotated[int, typer.Option(min=1, help="Frames that count")] = benching.FRAMES
     input: InputOption = None
-    timeout: TimeoutOption = 600.0
+    timeout: TimeoutOption = TIMEOUT_S
     above_idle: Annotated[
         bool, typer.Option("--above-idle", help="Subtract the hosts' idle_power from their energies")
     ] = False

@@ -50,7 +50,7 @@ from model.mappings.gather import gathered
 from runtime.errors import CleaveError
 from runtime.infer import asked
 from runtime.infer import infer as infer_bundle
-from runtime.launch import read_plan
+from runtime.launch import TIMEOUT_S, read_plan
 from runtime.options import Options
 from runtime.segment import CPU
 
@@ -229,7 +229,7 @@ def verify(
     seed: SeedOption = 0,
     input: InputOption = None,
     images: Images,
-    timeout: TimeoutOption = 600.0,
+    timeout: TimeoutOption = TIMEOUT_S,
     as_json: JsonOption = False,
 ) -> None:
     """Run a bundle here and compare its answer with the whole model's. One MPI process a rank."""

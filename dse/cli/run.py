@@ -26,7 +26,6 @@ from dse.cli.options import (
     PlatformOption,
     SeedOption,
     TargetOption,
-    TimeoutOption,
     aside,
     console,
     finite,
@@ -42,7 +41,7 @@ from dse.ready import HERE
 from dse.search import Settings
 from model.cluster.platform import Platform
 from runtime.errors import CleaveError
-from runtime.launch import Mpirun
+from runtime.launch import TIMEOUT_S, Mpirun
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,15 @@ class Measured:
         float | None,
         typer.Option(min=0, callback=finite, metavar="SECONDS", help="Begin no more of them after this time"),
     ] = None
-    timeout: TimeoutOption = 600.0
+    timeout: Annotated[
+        float | None,
+        typer.Option(min=1, callback=finite, help=f"Most seconds of each run [{TIMEOUT_S:.0f}]", show_default=False),
+    ] = None
+
+    @property
+    def timeout_s(self) -> float:
+        """Of each run."""
+        return TIMEOUT_S if self.timeout is None else self.timeout
 
     def measuring(self, cluster: Platform, access: Running, target: str) -> job.Measuring | None:
         """``CleaveError`` for options that cannot be, and where nothing can run here though hosts are here."""
@@ -126,7 +133,7 @@ class Measured:
         if target != PYTHON and not all(here):
             raise CleaveError(f"--measure: no programs in {target} are brought to hosts so far; leave --target out")
         place = partial(placed, cluster, access)
-        return job.Measuring(Limits(self.measure, self.measure_budget), place, self.timeout)
+        return job.Measuring(Limits(self.measure, self.measure_budget), place, self.timeout_s)
 
 
 @grouped
@@ -157,6 +164,8 @@ def run(
     measuring = measured.measuring(cluster, access, target)
     if check:
         job.check_runs(target)
+    elif measured.timeout is not None and measuring is None:
+        raise CleaveError("--timeout says how long a run may take, and with --no-verify nothing is run; leave it out")
     encoding, _ = job.prepare(loaded, cluster, coding)
     say = aside(as_json)
     show.announce(say, loaded.graph, cluster, coding, settings)
@@ -179,7 +188,7 @@ def run(
             force=force,
             check=check,
             measuring=measuring,
-            timeout_s=measured.timeout,
+            timeout_s=measured.timeout_s,
             progress=step,
             say=tell,
         )

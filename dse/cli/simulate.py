@@ -56,7 +56,10 @@ def simulate(
     frames: Annotated[
         int, typer.Option(min=1, max=MOST_FRAMES, help="Frames of the stream that count; 1: no stream")
     ] = bench.FRAMES,
-    warmup: Annotated[int, typer.Option(min=0, max=MOST_FRAMES, help="Frames of it before those")] = bench.WARMUP,
+    warmup: Annotated[
+        int | None,
+        typer.Option(min=0, max=MOST_FRAMES, help=f"Frames of it before those [{bench.WARMUP}]", show_default=False),
+    ] = None,
     trace: Annotated[Path | None, typer.Option("--trace", help="Write what happens when, for ui.perfetto.dev")] = None,
     measured: Annotated[
         Path | None, typer.Option("--measured", help="What dse bench --save-trace wrote: compare, and trace both")
@@ -66,6 +69,8 @@ def simulate(
     as_json: JsonOption = False,
 ) -> None:
     """Simulate a mapping: latency, period, what bounds them, and what more of it would buy."""
+    if warmup is not None and frames == 1:
+        raise CleaveError("--warmup says nothing with --frames 1: there is no stream; leave it out")
     if picture:
         timeline.check(picture)
     read = (network.cnn, platform, placement.mapping, placement.horizontal, measured)
@@ -75,7 +80,7 @@ def simulate(
     graph = loaded.graph
     if one_of("--join", join, bundles.JOINS) == bundles.GATHER:
         graph, mapping = gathered(graph, mapping)
-    found = simulated(graph, cluster, mapping, frames, warmup)
+    found = simulated(graph, cluster, mapping, frames, bench.WARMUP if warmup is None else warmup)
     script = Script.of(found, graph, cluster, mapping)
     predicted = traces(script)
     seen = _measured(measured, predicted[0]) if measured else None

@@ -22,7 +22,7 @@ from runtime.deploy.post import Post, dismiss, keep_alive
 from runtime.deploy.target import DeployError, Target, each, everywhere
 from runtime.errors import CleaveError
 from runtime.images import PLAIN
-from runtime.launch import QUIET, Finished, Mpirun
+from runtime.launch import QUIET, TIMEOUT_S, Finished, Mpirun
 from runtime.options import Options
 
 OWN_KEY, EXISTING = TRUSTS = ("key", "existing")
@@ -47,7 +47,7 @@ class Session:
         self._head, self._others = posts[head], [post for name, post in posts.items() if name != head]
         self._command = self._furnish()
 
-    def run(self, options: Options, timeout_s: float = 600.0) -> Finished:
+    def run(self, options: Options, timeout_s: float = TIMEOUT_S) -> Finished:
         """Run the bundle once. ``options`` as for a run here: input, output and report are paths on the workstation.
 
         ``CleaveError`` when a rank fails, a host is lost or time is up.

@@ -129,6 +129,11 @@ def test_a_picture_of_another_kind_is_refused() -> None:
     assert refused("--picture", "out.jpg") == "out.jpg: pictures are written as .svg or .png; give a name that ends so"
 
 
+def test_frames_before_those_that_count_are_refused_where_there_is_no_stream() -> None:
+    sentence = "--warmup says nothing with --frames 1: there is no stream; leave it out"
+    assert refused("--frames", 1, "--warmup", 2) == sentence
+
+
 def test_files_have_a_place_before_anything_is_simulated() -> None:
     for option, name in (("--trace", "no/t.json"), ("--picture", "no/p.svg")):
         assert refused(option, name) == f"{name}: cannot be written: no is no folder that can be written to"

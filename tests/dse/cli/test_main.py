@@ -318,6 +318,10 @@ def test_a_horizontal_file_goes_with_autodice_alone(here: Path) -> None:
         (("--objectives", "x,energy"), "--objectives x,energy: name two or more of latency, energy, memory, period"),
         (("--objectives", "energy"), "--objectives energy: name two or more of latency, energy, memory, period"),
         (("--objectives", "energy,energy"), "--objectives energy,energy: name two or more of"),
+        (
+            ("--no-verify", "--timeout", 9),
+            "--timeout says how long a run may take, and with --no-verify nothing is run",
+        ),
     ],
 )
 def test_a_wrong_choice_is_refused_with_what_there_is(words: tuple[object, ...], sentence: str) -> None:
