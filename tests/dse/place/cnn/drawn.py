@@ -11,6 +11,7 @@ import numpy as np
 from onnx import ModelProto
 
 from dse.chromosomes import Chromosome, chromosome
+from dse.evaluation import ANALYTICAL, OBJECTIVES, evaluate
 from model.cluster.platform import Platform
 from model.cost.costs import GAIN, KEPT, VECTOR, WATTS, CostArrays, costs, in_vectors, whole_s
 from model.mappings.arrays import arrays, edges
@@ -49,7 +50,7 @@ def graph(seed: int) -> Graph:
         return graph_of(Path(folder), model(draw, draw.randint(2, 9)))
 
 
-def cluster(draw: random.Random, memory: bool = False) -> Platform:
+def cluster(draw: random.Random) -> Platform:
     """Two to four devices; some hosts are alike, some have a GPU, links of different rates, half duplex or shared."""
     lines, alike = [], draw.random() < 0.4
     of = draw.choice(["100Mbit/s", "1Gbit/s"]), draw.choice(["0ms", "0.05ms"])
@@ -57,8 +58,7 @@ def cluster(draw: random.Random, memory: bool = False) -> Platform:
         rate, latency = of if alike else (draw.choice(["100Mbit/s", "1Gbit/s"]), draw.choice(["0ms", "0.1ms"]))
         gpu = ", gpu=NVIDIAVolta (CUDA)" if draw.random() < 0.3 else ""
         wire = draw.choice(["", "", ", duplex=half", ", medium=wifi, duplex=half"])
-        room = draw.choice([", memory=60MB", ""]) if memory else ""
-        lines.append(f"h{k}, slots=0{gpu}, bandwidth={rate}, latency={latency}{wire}{room}\n")
+        lines.append(f"h{k}, slots=0{gpu}, bandwidth={rate}, latency={latency}{wire}\n")
     return Platform.parse("".join(lines), "drawn.txt")
 
 
@@ -100,9 +100,12 @@ def prices(draw: random.Random, network: Graph, platform: Platform, rest: bool =
 
 
 def drawn(seed: int, kind: str, memory: bool = False, rest: bool = False) -> tuple[Chromosome, CostArrays]:
-    """A chromosome of a random network on a random cluster, and what things cost there."""
+    """A chromosome of a random network on a random cluster, and what things cost there.
+
+    memory: some devices have room for a part of what mappings put on them, or for nothing
+    """
     draw = random.Random(seed)
-    network, platform = graph(draw.randrange(40)), cluster(draw, memory)
+    network, platform = graph(draw.randrange(40)), cluster(draw)
     c, devices, shares = (
         prices(draw, network, platform, rest),
         len(platform.devices),
@@ -110,7 +113,15 @@ def drawn(seed: int, kind: str, memory: bool = False, rest: bool = False) -> tup
     )
     g = in_vectors(arrays(network), c) if draw.random() < 0.5 else arrays(network)
     kind = kind if kind != "hybrid" or g.heavy.any() else "vertical"
-    return chromosome(kind, network, g, devices, draw.randint(1, devices), shares, whole_s(c)), c
+    code = chromosome(kind, network, g, devices, draw.randint(1, devices), shares, whole_s(c))
+    return code, _limited(np.random.default_rng(seed), code, c) if memory else c
+
+
+def _limited(rng: np.random.Generator, code: Chromosome, c: CostArrays) -> CostArrays:
+    """Room between the least and the most that mappings take, a little less than the least, or without end."""
+    taken = evaluate(code, c, genes(rng, code, 30), ANALYTICAL)[0][:, OBJECTIVES.index("memory_bytes")]
+    room = taken.min() + rng.uniform(-0.1, 1, len(c.capacity)) * np.ptp(taken)
+    return c._replace(capacity=np.where(rng.random(len(room)) < 0.3, np.inf, room))
 
 
 def genes(rng: np.random.Generator, code: Chromosome, count: int) -> np.ndarray:
