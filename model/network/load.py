@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import TensorProto, ValueInfoProto, helper
 
 from model.network import constants, contrib, fold, quantised, resizing, settled, shaping, unlike, wire
 from model.network.graph import Graph, Layer, Tensor, operator, opset_of, stamp_of, where_is
@@ -147,17 +147,9 @@ def _refuse_training(model: onnx.ModelProto, weights: constants.Constants, path:
 
 def _of_chance(node: onnx.NodeProto, weights: constants.Constants) -> str:
     """Why two runs of a layer may differ, or one frame depends on the others; nothing where neither is so."""
-    if _trains(node, weights):
+    if constants.trains(node, weights):
         return "is in training mode"
     return "draws other numbers each time" if node.op_type in constants.RANDOM else ""
-
-
-def _trains(node: onnx.NodeProto, weights: constants.Constants) -> bool:
-    """Whether a layer's answer depends on chance, or on all samples together."""
-    if node.op_type == "Dropout" and len(node.input) > 2 and node.input[2]:
-        mode = weights.get(node.input[2])
-        return mode is None or bool(numpy_helper.to_array(mode))
-    return node.op_type == "BatchNormalization" and any(a.name == "training_mode" and a.i for a in node.attribute)
 
 
 def _unordered(graph: onnx.GraphProto, known: set[str], path: Path) -> list[str]:

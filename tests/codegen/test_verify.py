@@ -190,6 +190,16 @@ def test_a_model_that_gives_nan_says_so() -> None:
     assert check.reason.startswith("the CNN itself gives NaN")
 
 
+def test_infinities_are_compared_too_and_hide_nothing_beside_them() -> None:
+    """What masks give: logits of minus infinity."""
+    wanted = np.float32([[1, -np.inf, 2, np.inf]])
+    assert compare({"o": wanted.copy()}, {"o": wanted})[0].error == 0
+    assert compare({"o": wanted * np.float32([1, 1, 1.5, 1])}, {"o": wanted})[0].error == 0.5
+    for other in ([1, -np.inf, 2, -np.inf], [1, 0, 2, np.inf], [1, -np.inf, np.inf, np.inf], [1, np.nan, 2, np.inf]):
+        (check,) = compare({"o": np.float32([other])}, {"o": wanted})
+        assert (check.passed, check.error, check.reason) == (False, None, "not the infinities of the CNN")
+
+
 def test_zeros_and_nothing() -> None:
     zero = np.zeros((1, 2), np.float32)
     assert compare({"o": zero}, {"o": zero})[0].error == 0

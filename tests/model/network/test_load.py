@@ -6,6 +6,7 @@ import itertools
 import random
 import re
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
 import ml_dtypes
@@ -418,6 +419,16 @@ def test_a_dropout_that_drops_is_refused(mode: bool | None, by_node: bool, tmp_p
     else:
         with pytest.raises(CleaveError, match="layer 'drop': Dropout is in training mode; export the network for inf"):
             graph_of(tmp_path, model)
+
+
+@pytest.mark.parametrize("folded", [False, True])
+@pytest.mark.parametrize("mode", [False, True])
+def test_weights_that_drop_are_refused_and_not_drawn_once_for_all(mode: bool, folded: bool, tmp_path: Path) -> None:
+    nodes = [node("Dropout", ["w", "r", "mode"], ["d"], "drop", seed=1), node("Conv", ["x", "d"], ["y"], "conv")]
+    weights = {"w": weight(4, 3, 1, 1), "r": np.array(np.float32(0.5)), "mode": np.array(mode)}
+    path = save(tmp_path, network(nodes, {"x": (1, 3, 4, 4)}, ["y"], weights))
+    with pytest.raises(CleaveError, match="layer 'drop': Dropout is in training mode") if mode else nullcontext():
+        assert [layer.name for layer in load(path, folded=folded).layers] == ["conv"]
 
 
 def test_a_normalisation_that_looks_at_all_samples_is_refused(tmp_path: Path) -> None:
