@@ -212,9 +212,14 @@ def _mismatch(got: np.ndarray | None, wanted: np.ndarray) -> str:
         return f"{got.dtype}, not {wanted.dtype}"
     if wanted.dtype.kind == "f" and np.isnan(wanted).any():
         return "the CNN itself gives NaN"
-    if wanted.dtype.kind == "f" and not np.array_equal(*(np.where(np.isfinite(of), 0, of) for of in (got, wanted))):
+    if wanted.dtype.kind == "f" and not np.array_equal(_infinities(got), _infinities(wanted)):
         return "NaN or infinities" if np.isfinite(wanted).all() else "not the infinities of the CNN"
     return ""
+
+
+def _infinities(of: np.ndarray) -> np.ndarray:
+    """What is not finite; 0 elsewhere."""
+    return np.where(np.isfinite(of), 0, of)
 
 
 def _error(got: np.ndarray, wanted: np.ndarray) -> float:
