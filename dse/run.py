@@ -15,7 +15,7 @@ from typing import Any
 
 from codegen import bundle, folder
 from codegen.render import CPP, PYTHON, check_providers
-from codegen.verify import Verification, verify
+from codegen.verify import Verification, run_whole, verify
 from dse import provenance, results
 from dse.chromosomes import Chromosome, chromosome
 from dse.closing.figures import Rig, kept
@@ -36,6 +36,7 @@ from model.mappings.mapping import NEIGHBOUR, Mapping
 from model.network import boxes
 from runtime.compiling import compiler_of
 from runtime.errors import CleaveError
+from runtime.frames import random_frame
 from runtime.launch import TIMEOUT_S, Mpirun
 
 BEST = {
@@ -158,6 +159,16 @@ def check_runs(target: str) -> None:
         raise CleaveError(*error.sentences, NO_VERIFY) from error
 
 
+def check_whole(cnn: Cnn) -> None:
+    """``CleaveError`` unless the CNN itself can be run here, as it is to be compared with what bundles give."""
+    inputs = {name: cnn.graph.tensors[name] for name in cnn.graph.inputs}
+    frame = {name: random_frame(name, tensor.shape, tensor.dtype, 0, 0) for name, tensor in inputs.items()}
+    try:
+        run_whole(cnn.graph.path, [frame])
+    except CleaveError as error:
+        raise CleaveError(*error.sentences, NO_VERIFY) from error
+
+
 def run(
     cnn: Cnn,
     platform: Platform,
@@ -177,6 +188,7 @@ def run(
     check_place(out, force)
     if check:
         check_runs(target)
+        check_whole(cnn)
     encoding, costs = prepare(cnn, platform, coding)
     front = search(encoding, costs, settings, progress)
     known = proven(dict(zip(OBJECTIVES, front.scores.min(axis=0), strict=True)), bounds(encoding, costs))

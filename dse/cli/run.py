@@ -170,6 +170,8 @@ def run(
     say = aside(as_json)
     show.announce(say, loaded.graph, cluster, coding, settings)
     if dry_run:
+        if check:
+            job.check_whole(loaded)
         tell_dry(
             as_json, f"{encoding.n_genes} genes; would write {out}", genes=encoding.n_genes, would_write=[str(out)]
         )

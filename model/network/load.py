@@ -47,6 +47,7 @@ BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError, Assertion
 def _load(path: Path, shapes: Mapping[str, tuple[int, ...]], folded: bool) -> Graph:
     whole = _read(path)
     original, _ = constants.split(whole)
+    unlike.check_outputs(original.graph, path)
     if folded:
         shaping.check_folded(original, shapes, path)
     model, weights = constants.split(fold.folded(path, original) if folded else whole)

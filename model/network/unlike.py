@@ -18,8 +18,22 @@ from model.network.resizing import RESIZES
 from model.network.windows import CONVOLUTIONS, same_total
 from runtime.errors import CleaveError
 
+FATAL = frozenset({"Split", "BatchNormalization"})
+"""Operators of which ONNX Runtime ends the process, without a word, where an output has no name."""
+
 Shape = tuple[int, ...]
 Attributes = Mapping[str, Any]
+
+
+def check_outputs(graph: onnx.GraphProto, path: Path) -> None:
+    """``CleaveError`` that names nodes which nobody may run, before anybody does."""
+    problems = [
+        f"{where_is(node, path)}: an output of {node.op_type} has no name, of which ONNX Runtime crashes; name all"
+        for node in graph.node
+        if node.op_type in FATAL and not node.domain and not all(node.output)
+    ]
+    if problems:
+        raise CleaveError(*problems[:10])
 
 
 def check(graph: onnx.GraphProto, weights: Constants, shapes: Mapping[str, Shape], path: Path) -> None:

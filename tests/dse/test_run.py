@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
@@ -21,16 +22,21 @@ from dse.search import Settings
 from model.cluster.platform import Platform
 from runtime.errors import CleaveError
 from tests.command import PROGRAM, files
-from tests.tiny_cnn import branches, platform, save, six_layers
+from tests.tiny_cnn import branches, network, node, platform, save, six_layers, weight
 
 QUICK = Settings(population=30, generations=6)
 
 
 def run(
-    folder: Path, settings: Settings = QUICK, cluster: Platform | None = None, splits: int = 2, **how: object
+    folder: Path,
+    settings: Settings = QUICK,
+    cluster: Platform | None = None,
+    splits: int = 2,
+    path: Path | None = None,
+    **how: object,
 ) -> job.Outcome:
     """A search of a tiny network, its results in ``folder/out``; bundles are not run."""
-    cnn = read_cnn(str(save(folder, branches())), [], False)
+    cnn = read_cnn(str(path or save(folder, branches())), [], False)
     how = {"check": False, **how}
     return job.run(cnn, cluster or platform(3), job.Coding(splits=splits), settings, folder / "out", **how)  # type: ignore[arg-type]
 
@@ -119,6 +125,18 @@ def test_no_search_is_begun_whose_programs_cannot_be_compiled(tmp_path: Path, mo
     assert caught.value.sentences[0].startswith("no g++ on the PATH")
     assert caught.value.sentences[1] == "with --no-verify the bundles are written without being run"
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.onnx"]
+
+
+def test_no_search_is_begun_for_a_network_that_cannot_be_run_to_compare(tmp_path: Path) -> None:
+    """ONNX Runtime has no convolution of doubles."""
+    conv, weights = [node("Conv", ["x", "w"], ["y"])], {"w": weight(4, 3, 3, 3).astype(np.float64)}
+    path = save(tmp_path, network(conv, {"x": (1, 3, 8, 8)}, ["y"], weights, dtype="float64"))
+    begun: list[int] = []
+    with pytest.raises(CleaveError) as caught:
+        run(tmp_path, path=path, check=True, progress=lambda *_: begun.append(1))
+    assert caught.value.sentences[0].startswith(f"{path}: ONNX Runtime cannot run it: ")
+    assert caught.value.sentences[1] == "with --no-verify the bundles are written without being run"
+    assert not begun
 
 
 def test_a_place_is_checked_without_a_trace(tmp_path: Path) -> None:

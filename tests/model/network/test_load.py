@@ -431,6 +431,19 @@ def test_weights_that_drop_are_refused_and_not_drawn_once_for_all(mode: bool, fo
         assert [layer.name for layer in load(path, folded=folded).layers] == ["conv"]
 
 
+@pytest.mark.parametrize("nameless", [
+    node("Split", ["x"], ["", "y"], "fatal", axis=1, num_outputs=2),
+    node("BatchNormalization", ["x", *"smvb"], ["y", "", "", "", ""], "fatal"),
+])  # fmt: skip
+def test_what_ends_the_process_is_refused_before(nameless: NodeProto, tmp_path: Path) -> None:
+    """ONNX Runtime runs into a null pointer."""
+    weights = {name: np.abs(weight(4)) for name in "smvb"}
+    for folded in (False, True):
+        path = save(tmp_path, network([nameless], {"x": (1, 4, 4, 4)}, ["y"], weights))
+        with pytest.raises(CleaveError, match=r"layer 'fatal': an output of .* has no name, of which ONNX Runtime cra"):
+            load(path, folded=folded)
+
+
 def test_a_normalisation_that_looks_at_all_samples_is_refused(tmp_path: Path) -> None:
     weights = {name: np.abs(weight(3)) for name in ("s", "b", "m", "v")}
     nodes = [node("BatchNormalization", ["x", "s", "b", "m", "v"], ["y", "n", "w"], "norm", training_mode=1)]
