@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -147,7 +148,7 @@ class _Cutter:
     def _make_part(self, node: onnx.NodeProto, layer: Layer, rule: boxes.Rule, part: Part) -> None:
         """Turn the layer's node into that of a part of it."""
         made = [pieces.made(self.graph, name, part.axis, part.start, part.stop) for name in layer.outputs]
-        node.name = part.label
+        node.name = pieces.unlike_others(self.graph, part.label)
         node.output[:] = [name and self._made(name, rule, part) for name in node.output]
         shape = pieces.shape(self.graph, made[0])
         own = nodes.constants(self.graph, layer, part, shape)
@@ -191,7 +192,7 @@ class _Cutter:
         low, high = need.interval(part.start, part.stop, rule.size)
         target = node.output[0]
         if (low, high) != (part.start, part.stop):
-            node.output[0] = f"{target}/wide"
+            node.output[0] = pieces.unlike_others(self.graph, f"{target}/wide")
             self._slice(node.output[0], target, [(need.axis, part.start - low, part.stop - low)])
 
     def _constant(self, name: str, value: np.ndarray) -> str:
@@ -287,25 +288,27 @@ class _Cutter:
         """``cuts``: axis, start, stop."""
         axes, starts, stops = (list(column) for column in zip(*cuts, strict=True))
         if self.opset < SLICE_BY_INPUTS:
-            node = helper.make_node(
-                "Slice", [source], [target], name=f"{target}/slice", starts=starts, ends=stops, axes=axes
-            )
-            self.nodes.append(node)
+            self._add("Slice", [source], target, starts=starts, ends=stops, axes=axes)
             return
         roles = (("starts", starts), ("ends", stops), ("axes", axes))
         names = [self._constant(f"{target}/{role}", np.array(values, dtype=np.int64)) for role, values in roles]
-        self.nodes.append(helper.make_node("Slice", [source, *names], [target], name=f"{target}/slice"))
+        self._add("Slice", [source, *names], target)
+
+    def _add(self, op: str, names: list[str], target: str, **attributes: Any) -> None:
+        """A node that the file does not have."""
+        name = pieces.unlike_others(self.graph, f"{target}/{op.lower()}")
+        self.nodes.append(helper.make_node(op, names, [target], name, **attributes))
 
     def _join(self, wanted: Piece, parts: list[Piece], names: list[str]) -> str:
         """Pieces side by side, or partial sums added."""
         target = pieces.name(self.graph, wanted)
         if parts[0].terms is not None:
-            self.nodes.append(helper.make_node("Sum", names, [target], name=f"{target}/sum"))
+            self._add("Sum", names, target)
             return target
         if len(names) == 1:
             return names[0]
         axis = next(k for k, (a, b) in enumerate(zip(parts[0].box, parts[1].box, strict=True)) if a != b)
-        self.nodes.append(helper.make_node("Concat", names, [target], name=f"{target}/join", axis=axis))
+        self._add("Concat", names, target, axis=axis)
         return target
 
 

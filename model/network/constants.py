@@ -64,7 +64,7 @@ def fold(model: onnx.ModelProto, weights: Constants, shapes: dict[str, tuple[int
         if (stated := _stated(node)) is not None:
             known.update(node.output)
             weights[node.output[0]] = stated
-        elif _may_fold(node, weights) and known.issuperset(node.input):
+        elif _may_fold(node, weights, path) and known.issuperset(node.input):
             known.update(node.output)
             foldable.append(node)
         elif node.op_type == "Shape" and node.input[0] in shapes:
@@ -83,16 +83,16 @@ def fold(model: onnx.ModelProto, weights: Constants, shapes: dict[str, tuple[int
     return found
 
 
-def _may_fold(node: onnx.NodeProto, weights: Constants) -> bool:
+def _may_fold(node: onnx.NodeProto, weights: Constants, path: Path) -> bool:
     """Whether a layer's answer is the same each time, and may be evaluated ahead."""
-    return node.op_type not in KEPT and not node.domain and not trains(node, weights)
+    return node.op_type not in KEPT and not node.domain and not trains(node, weights, path)
 
 
-def trains(node: onnx.NodeProto, weights: Constants) -> bool:
+def trains(node: onnx.NodeProto, weights: Constants, path: Path) -> bool:
     """Whether a layer's answer depends on chance, or on all samples together."""
     if node.op_type == "Dropout" and len(node.input) > 2 and node.input[2]:
         mode = weights.get(node.input[2])
-        return mode is None or bool(numpy_helper.to_array(mode))
+        return mode is None or bool(read_constant(mode, path))
     return node.op_type == "BatchNormalization" and any(a.name == "training_mode" and a.i for a in node.attribute)
 
 

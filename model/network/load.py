@@ -140,15 +140,15 @@ def _refuse_training(model: onnx.ModelProto, weights: constants.Constants, path:
     problems = [
         f"{where_is(n, path)}: {n.op_type} {why}; export the network for inference"
         for n in model.graph.node
-        if (why := _of_chance(n, weights))
+        if (why := _of_chance(n, weights, path))
     ]
     if problems:
         raise CleaveError(*problems[:10])
 
 
-def _of_chance(node: onnx.NodeProto, weights: constants.Constants) -> str:
+def _of_chance(node: onnx.NodeProto, weights: constants.Constants, path: Path) -> str:
     """Why two runs of a layer may differ, or one frame depends on the others; nothing where neither is so."""
-    if constants.trains(node, weights):
+    if constants.trains(node, weights, path):
         return "is in training mode"
     return "draws other numbers each time" if node.op_type in constants.RANDOM else ""
 

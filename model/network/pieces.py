@@ -105,8 +105,8 @@ def name(graph: Graph, piece: Piece) -> str:
 
 
 def unlike_others(graph: Graph, name: str) -> str:
-    """A name for what the file does not have, which no tensor of the file has."""
-    while name in graph.tensors:
+    """A name for what the file does not have, which no tensor and no layer of the file has."""
+    while name in graph.tensors or name in graph.by_name:
         name += "'"
     return name
 

@@ -113,7 +113,7 @@ def _scaled(node: onnx.NodeProto, a: Attributes, weights: Constants, shape: Shap
     name = node.input[min(len(node.input), 3) - 1] if len(node.input) in (2, 3) else ""
     if "scales" in a:
         scales = np.array(a["scales"], np.float32)
-    elif name in weights and weights[name].data_type == onnx.TensorProto.FLOAT:
+    elif name in weights and weights[name].data_type == onnx.TensorProto.FLOAT and not weights[name].external_data:
         scales = numpy_helper.to_array(weights[name])
     else:
         return []

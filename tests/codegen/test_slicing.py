@@ -17,13 +17,15 @@ from codegen import zoo
 from codegen.bundle import source, write_bundle
 from codegen.slicing import segment
 from codegen.verify import verify
-from model.mappings.mapping import Mapping, Shard
+from model.mappings.mapping import Mapping, Shard, extent
 from model.mappings.planning import plan
+from model.network import boxes
 from model.network.graph import Graph
 from model.network.load import load
 from tests.tiny_cnn import (
     NEWEST,
     assert_cut_exactly,
+    assert_same,
     branches,
     examples,
     frame,
@@ -332,3 +334,25 @@ def test_less_common_networks_are_exact(
 ) -> None:
     graph = graph_of(tmp_path_factory.mktemp("odd"), model)
     assert_cut_exactly(graph, random_mapping(draw, graph, DEVICES), DEVICES)
+
+
+def test_what_is_added_has_names_that_no_layer_has(tmp_path: Path) -> None:
+    """Names that a file may have: ONNX Runtime opens no segment in which two nodes have the same."""
+    names = ["conv", "a/concat", "a/sum", "a[:,0:3]/slice", "conv[:,0:3]"]
+    nodes = [
+        node("Conv", ["x", "w"], ["a"], names[0]),
+        *(node(op, ["a"], [f"r{k}"], names[k + 1]) for k, op in enumerate(["Relu", "Sigmoid", "Tanh", "Abs"])),
+        node("Concat", [f"r{k}" for k in range(4)], ["y"], "y", axis=1),
+    ]
+    graph = graph_of(tmp_path, network(nodes, {"x": (1, 4, 5, 5)}, ["y"], {"w": weight(6, 4, 1, 1)}))
+    feeds = frame(graph)
+    for kind in (boxes.CHANNELS, boxes.PARTIAL):
+        half = (6 if kind == boxes.CHANNELS else 4) // 2
+        for rest in (0, 1):
+            shards = [Shard(0, 0, half, 0, kind), Shard(0, half, 2 * half, 1, kind)]
+            shards += [Shard(layer.index, 0, extent(graph, layer), rest) for layer in graph.layers[1:]]
+            mapping = Mapping.of(shards)
+            for model in cut(graph, mapping).values():
+                used = [n.name for n in model.graph.node if n.name]
+                assert len(set(used)) == len(used)
+            assert_same(run_mapping(graph, mapping, DEVICES, feeds), run_whole(graph.path, feeds))

@@ -216,6 +216,14 @@ def test_integers_and_booleans_are_compared_too() -> None:
     assert not compare({"o": ~flags}, {"o": flags})[0].passed
 
 
+def test_a_place_beside_is_another_one() -> None:
+    """Which of many is largest, counted through all."""
+    wanted = np.array([[16000, 3]], np.int64)
+    (check,) = compare({"o": wanted + np.array([1, 0])}, {"o": wanted})
+    assert (check.passed, check.error) == (False, 1 / 16000)
+    assert compare({"o": wanted}, {"o": wanted})[0].passed
+
+
 def test_json(tmp_path: Path) -> None:
     tiny = rows(tmp_path)
     body = json.loads(verify(tiny.bundle, tiny.model, frames=1, communicator="inprocess").to_json())

@@ -118,6 +118,14 @@ def test_external_weights_are_found_from_any_working_folder(tmp_path: Path, monk
     assert load("../m.onnx", folded=True).constant("w").shape == (128, 64, 1, 1)
 
 
+def test_a_mode_may_lie_in_a_file_beside(tmp_path: Path) -> None:
+    nodes = [node("Dropout", ["x", "r", "mode"], ["d"], "drop"), node("Relu", ["d"], ["y"], "relu")]
+    weights = {"r": np.array(np.float32(0.5)), "mode": np.array(False)}
+    model = network(nodes, {"x": (1, 4)}, ["y"], weights)
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0)
+    assert [layer.name for layer in load(tmp_path / "m.onnx").layers] == ["relu"]
+
+
 def test_the_number_of_elements_is_known_before_the_first_frame(tmp_path: Path) -> None:
     nodes = [node("Size", ["x"], ["n"]), node("Unsqueeze", ["n", "k"], ["m"]), node("Reshape", ["x", "m"], ["y"])]
     graph = graph_of(tmp_path, network(nodes, {"x": (2, 3)}, ["y"], {"k": np.array([0])}))

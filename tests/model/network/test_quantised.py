@@ -641,7 +641,7 @@ def test_whole_layers_keep_the_names_of_their_nodes_and_parts_carry_their_box(tm
     graph, _ = one(tmp_path)
     planned = plan(graph, platform(2), Mapping.of([Shard(0, 0, 6, 0), Shard(1, 0, 3, 0), Shard(1, 3, 8, 1)]))
     nodes = {n.name: n for run in runs(planned) for n in segment(graph, planned, run).light.graph.node}
-    assert {name for name in nodes if not name.endswith("/join")} == {
+    assert {name for name in nodes if not name.endswith("/concat")} == {
         *("h/Q", "h/DQ", "w/DQ[0:3]", "b/DQ[0:3]", "conv[:,0:3]", "c/Q[:,0:3]"),
         *("w/DQ[3:8]", "b/DQ[3:8]", "conv[:,3:8]", "c/Q[:,3:8]"),
     }
