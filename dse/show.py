@@ -23,6 +23,7 @@ from model.cost.confidence import untold
 from model.mappings.mapping import extent
 from model.network import boxes
 from model.network.graph import Graph
+from model.network.steps import steps
 from runtime.bench import STOLEN, Bench
 from runtime.infer import Answer
 from runtime.plan import Plan, Recv, Send
@@ -98,7 +99,7 @@ def announce(console: Console, graph: Graph, cluster: Platform, coding: Coding, 
     line(console, f"{cluster.name}: {many(len(cluster.devices), 'device')} on {many(len(cluster.hosts), 'host')}")
     line(console, f"NSGA-II, {coding.kind} chromosome{splits}, population {settings.population}, "
          f"{settings.generations} generations, seed {settings.seed}")  # fmt: skip
-    warn_half(console, graph, cluster)
+    warn_rounded(console, graph, cluster)
     warn_unlike(console, graph, cluster)
 
 
@@ -126,8 +127,12 @@ def warn_unlike(console: Console, graph: Graph, cluster: Platform) -> None:
              "times may be off. Go on with the calibration, with --cnn for this network, too.")  # fmt: skip
 
 
-def warn_half(console: Console, graph: Graph, cluster: Platform) -> None:
-    """What is rounded between devices, and would not be within one."""
+def warn_rounded(console: Console, graph: Graph, cluster: Platform) -> None:
+    """What may come out otherwise than within one device: floats that become steps, and float16 that is passed on."""
+    if made := steps(graph):
+        more = f", and {many(len(made) - 1, 'other')}," if len(made) > 1 else ""
+        line(console, f"{graph.name}: layer '{made[0].name}' ({made[0].op}){more} turns floats into steps. What "
+             "parts sum up in another order may come out at the next one; --fold makes that rarer.")  # fmt: skip
     moved = {name for layer in graph.layers for name in layer.outputs if name not in graph.outputs}
     if any(graph.tensors[name].dtype == "float16" for name in moved) and any(
         d.provider == CPU for d in cluster.devices

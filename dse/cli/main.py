@@ -156,7 +156,7 @@ def generate(
         return
     made = bundles.write_bundle(loaded.graph, cluster, found, loaded.source, out, force, bundles.Form(join, target))
     rows = show.rank_rows(made)
-    show.warn_half(aside(as_json), loaded.graph, cluster)
+    show.warn_rounded(aside(as_json), loaded.graph, cluster)
     print_json({"bundle": str(out), "ranks": rows}) if as_json else show.ranks(console, rows, out)
 
 

@@ -573,6 +573,16 @@ def test_what_is_rounded_between_devices_is_said_of_half_precision(here: Path) -
     assert "float16" not in done(*RUN, "--dry-run")
 
 
+def test_what_parts_may_bring_to_another_step_is_said(here: Path) -> None:
+    """A binary network: sums of signs are often 0, and whoever multiplies before summing has a little more or less."""
+    nodes = [node("Sign", ["x"], ["s"], "first"), node("Conv", ["s", "w"], ["a"]), node("Sign", ["a"], ["b"], "second")]
+    nodes += [node("Relu", ["b"], ["r"]), node("Cast", ["r"], ["y"], "last", to=TensorProto.UINT8)]
+    save(here, network(nodes, {"x": (1, 4, 5, 5)}, {"y": "uint8"}, {"w": weight(4, 4, 3, 3)}), "binary.onnx")
+    said = done("run", "--cnn", "binary.onnx", "--platform", "two.txt", "--dry-run")
+    assert "binary: layer 'second' (Sign), and 1 other, turns floats into steps." in said
+    assert "steps" not in done(*RUN, "--dry-run")
+
+
 @pytest.fixture
 def bundle(here: Path) -> Path:
     """Of two ranks."""

@@ -1,0 +1,30 @@
+"""Steps: what gives two floats that are a last digit apart, as sums in another order are, results far apart."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from model.network.graph import Graph, Layer
+
+STEPS = frozenset({"Sign", "Floor", "Ceil", "Round", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
+
+
+def steps(graph: Graph) -> list[Layer]:
+    """The layers that make steps of what layers before them have summed up in floats. Quantisations are no layers."""
+    summed: set[str] = set()
+    found = []
+    for layer in graph.layers:
+        after_sums = not summed.isdisjoint(layer.inputs)
+        if after_sums and _makes_steps(graph, layer):
+            found.append(layer)
+        if after_sums or layer.macs:
+            summed.update(name for name in layer.outputs if _floats(graph, name))
+    return found
+
+
+def _makes_steps(graph: Graph, layer: Layer) -> bool:
+    return layer.op in STEPS or (layer.op == "Cast" and not _floats(graph, layer.outputs[0]))
+
+
+def _floats(graph: Graph, name: str) -> bool:
+    return np.dtype(graph.tensors[name].dtype).kind == "f"
