@@ -162,7 +162,7 @@ def read_bundle(bundle: Path) -> tuple[Source, Form]:
         return Source(Path(cnn["path"]), cnn["folded"], shapes, cnn["blake3"]), form
     except OSError as error:
         raise CleaveError(f"{bundle}: is no bundle (no bundle.json in it); make one with dse generate") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise CleaveError(f"{file}: is no description of a bundle that this version can read") from error
 
 

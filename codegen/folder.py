@@ -4,6 +4,7 @@ folders, of which nothing stays.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -15,28 +16,48 @@ from secrets import token_hex
 
 from runtime.errors import CleaveError
 
-MARKS = ("bundle.json", "summary.json")
-"""A folder with one of these files was made here, and may be replaced when asked to."""
+MARKS = {"bundle.json": "cleave-bundle", "summary.json": "cleave-run"}
+"""A folder with one of these files that says it is of that form was made here, and may be replaced when asked to."""
 
 
 ELSEWHERE = "choose another place with --out"
 
 
-def check_free(out: Path, force: bool, way_out: str = f"use --force to replace it, or {ELSEWHERE}") -> None:
-    """``CleaveError`` unless ``out`` can be written: it does not exist, or may be replaced. way_out: what to do else"""
+def check_free(
+    out: Path,
+    force: bool,
+    way_out: str = f"use --force to replace it, or {ELSEWHERE}",
+    read: Iterable[str | Path | None] = (),
+) -> None:
+    """``CleaveError`` unless ``out`` can be written: it does not exist, or may be replaced.
+
+    way_out: what to do else; read: names of what is read meanwhile, none of which may be replaced with the folder
+    """
     if not out.exists() and not out.is_symlink():
         return
     if not out.is_dir() or out.is_symlink():
         raise CleaveError(f"{out}: exists and is no folder; choose another place with --out")
     place = out.resolve()
-    if place.is_mount() or place == Path.cwd():
+    if place.is_mount() or Path.cwd().is_relative_to(place):
         what = "a mount point" if place.is_mount() else "the folder that you are in"
         raise CleaveError(f"{out}: is {what}, which cannot be replaced; name a folder in it with --out")
-    ours = any((out / mark).is_file() for mark in MARKS)
+    for name in read:
+        if name and Path(name).resolve().is_relative_to(place):
+            raise CleaveError(f"{out}: holds {name}, which is read, and would be replaced; {ELSEWHERE}")
+    ours = any(_says(out / mark, form) for mark, form in MARKS.items())
     if force and not ours and any(out.iterdir()):
         raise CleaveError(f"{out}: holds files that are not results of this program; choose another place with --out")
     if not force and any(out.iterdir()):
         raise CleaveError(f"{out}: exists already; {way_out}")
+
+
+def _says(file: Path, form: str) -> bool:
+    """Whether a file is there that says what form it has."""
+    try:
+        body = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(body, dict) and body.get("format") == form
 
 
 def check_writable(*files: Path | None, read: Iterable[str | Path | None] = ()) -> None:

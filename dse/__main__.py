@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 
@@ -11,11 +12,13 @@ def main() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
-    try:
-        from dse.cli.main import main as run
-        from dse.cli.progress import tell_compiling
-    except KeyboardInterrupt:
-        sys.exit(130)
+    interrupted = signal.getsignal(signal.SIGINT)
+    if interrupted is signal.default_int_handler:  # libraries turn its exception into others, so that it must not come
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    from dse.cli.main import main as run
+    from dse.cli.progress import tell_compiling
+
+    signal.signal(signal.SIGINT, interrupted)
     tell_compiling()
     run()
 

@@ -143,5 +143,5 @@ def _ends(file: Path) -> dict[str, str]:
     try:
         body = json.loads(read_text(file, "mapping"))
         return {role: str(body[role]) for role in ("reader", "writer") if role in body}
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise CleaveError(f"{file}: is no mapping that this version can read; generate the bundle again") from error

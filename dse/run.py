@@ -124,7 +124,7 @@ def prepare(cnn: Cnn, platform: Platform, coding: Coding) -> tuple[Chromosome, C
     return chromosome(coding.kind, cnn.graph, g, devices, coding.splits, coding.shares, whole_s(costs), *ends), costs
 
 
-def check_place(out: Path, force: bool, **how: str) -> None:
+def check_place(out: Path, force: bool, **how: Any) -> None:
     """``CleaveError`` unless the folder ``out`` can be made: what takes long should not fail at its end."""
     folder.check_free(out, force, **how)
     parent = out

@@ -100,7 +100,7 @@ def _readable(file: Path) -> Iterator[None]:
     """What is not as a run writes it, said of its file."""
     try:
         yield
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise CleaveError(f"{file}: is not as this version writes it ({error!r}); run dse run again") from error
 
 

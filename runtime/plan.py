@@ -173,7 +173,7 @@ class Plan:
                 outputs=tuple(_buffer(b) for b in body["outputs"]),
                 ranks=tuple(_rank(r) for r in body["ranks"]),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise CleaveError(f"{where}: is no plan that this version can read ({error!r})") from error
 
 

@@ -215,7 +215,7 @@ class Trace:
             )
             _check(_typed(trace))
             return trace
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise CleaveError(f"{where}: is no trace that this version can read ({error!r})") from error
 
 

@@ -114,7 +114,7 @@ class Store:
             body = json.loads(line)
             if isinstance(body, dict) and (number == 1 or "kind" in body):
                 return body
-        except ValueError:
+        except (ValueError, RecursionError):
             pass
         raise CleaveError(f"{self.path}:{number}: is no line that a calibration writes; remove it, or the file")
 

@@ -180,12 +180,13 @@ def _targets(platform: Platform, access: Login) -> list[Target]:
 
 def placed(platform: Platform, access: Running, bundle: Path) -> AbstractContextManager[Ready]:
     """Bring a bundle to its hosts; one whose hosts are all this machine is there."""
-    return _here(bundle) if is_here(bundle) else _there(platform, access, bundle)
+    return _here(bundle) if is_here(bundle, platform) else _there(platform, access, bundle)
 
 
-def is_here(bundle: Path) -> bool:
-    """Whether all hosts of a bundle are this machine."""
-    return all(rank.address in HERE for rank in read_plan(bundle).ranks)
+def is_here(bundle: Path, platform: Platform) -> bool:
+    """Whether all hosts of a bundle are this machine, as the platform has them, whatever it was made for."""
+    address = {host.name: host.address for host in platform.hosts}
+    return all(address.get(rank.host) in HERE for rank in read_plan(bundle).ranks)
 
 
 @contextmanager

@@ -142,7 +142,7 @@ def bench(
 ) -> None:
     """Run a bundle, here or on its hosts, and time it. Each frame after a barrier, then a stream of them."""
     how = images.pixels
-    read = (platform, runs.input, recipe.cnn, recipe.mapping, recipe.horizontal)
+    read = (platform, runs.input, recipe.cnn, recipe.mapping, recipe.horizontal, *bundle.rglob("*"))
     check_writable(keep.trace, keep.save_trace, read=read)
     if platform is None:
         stays_here(recipe, loss, access)
@@ -171,7 +171,7 @@ def bench(
 @contextmanager
 def _running(made: Outgoing, access: Running, as_json: bool) -> Iterator[benching.Runner | None]:
     """What runs a bundle on its hosts; None where all of these are this machine."""
-    if is_here(made.bundle):
+    if is_here(made.bundle, made.left):
         yield None
         return
     with connected(made.bundle, made.left, access, replan=True) as hosts:

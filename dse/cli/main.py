@@ -150,13 +150,15 @@ def generate(
     found, cluster = placement.read(loaded, Platform.from_file(platform))
     one_of("--join", join, bundles.JOINS), one_of("--target", target, TARGETS)
     check_providers({cluster.devices[d].name: cluster.devices[d].provider for d in found.devices}, target)
-    job.check_place(out, force)
+    job.check_place(out, force, read=(network.cnn, platform, placement.mapping, placement.horizontal))
     if dry_run:
         tell_dry(as_json, f"the mapping is right; would write {out}", would_write=[str(out)])
         return
     made = bundles.write_bundle(loaded.graph, cluster, found, loaded.source, out, force, bundles.Form(join, target))
     rows = show.rank_rows(made)
     show.warn_rounded(aside(as_json), loaded.graph, cluster)
+    if not priced(loaded.graph, cluster, found).fits:
+        show.line(aside(as_json), "the mapping does NOT fit the devices' memory, as dse price has it")
     print_json({"bundle": str(out), "ranks": rows}) if as_json else show.ranks(console, rows, out)
 
 

@@ -159,7 +159,7 @@ def run(
     loaded, cluster = network.read(), read_platform(platform, model)
     out = out or Path("runs") / f"{loaded.graph.name}-{cluster.name}"
     coding = way.coding(cluster)
-    job.check_place(out, force)
+    job.check_place(out, force, read=(network.cnn, platform))
     job.check_target(cluster, target)
     measuring = measured.measuring(cluster, access, target)
     if check:

@@ -261,7 +261,7 @@ def parse(text: str, where: str) -> Coefficients:
     """Read a set; ``CleaveError`` says everything that is wrong, and where."""
     try:
         body = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CleaveError(f"{where}: is no coefficient file: {error}") from error
     if not isinstance(body, dict) or body.pop("format", None) != FORMAT:
         raise CleaveError(f"{where}: is no {FORMAT} of version {VERSION}")

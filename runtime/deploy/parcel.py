@@ -102,7 +102,7 @@ def read_files(bundle: Path) -> dict[str, File]:
         listed = {str(path): str(hash_) for path, hash_ in body["files"].items()}
     except OSError as error:
         raise CleaveError(f"{bundle}: is no bundle (no bundle.json in it); make one with dse generate") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise CleaveError(f"{bundle}/bundle.json: is no description of a bundle that this version can read") from error
     if body.get("target", "python") != "python":
         raise CleaveError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -21,13 +22,20 @@ def tree(folder: Path) -> dict[str, str]:
     }
 
 
-def fill(folder: Path, mark: str = MARKS[0], text: str = "new") -> None:
+BUNDLE = "bundle.json"
+
+
+def marked(mark: str, text: str) -> str:
+    return json.dumps({"format": MARKS[mark], "text": text})
+
+
+def fill(folder: Path, mark: str = BUNDLE, text: str = "new") -> None:
     (folder / "deep").mkdir()
     (folder / "deep" / "file").write_text(text)
-    (folder / mark).write_text(text)
+    (folder / mark).write_text(marked(mark, text))
 
 
-def results(out: Path, mark: str = MARKS[0]) -> None:
+def results(out: Path, mark: str = BUNDLE) -> None:
     """A folder as this program made it before."""
     out.mkdir()
     fill(out, mark, "old")
@@ -43,7 +51,7 @@ def test_a_folder_appears_with_all_that_was_written(tmp_path: Path) -> None:
         "out": "folder",
         "out/deep": "folder",
         "out/deep/file": "new",
-        f"out/{MARKS[0]}": "new",
+        f"out/{BUNDLE}": marked(BUNDLE, "new"),
     }
 
 
@@ -130,7 +138,7 @@ def test_an_error_of_another_file_is_told_with_that_file(tmp_path: Path) -> None
 @pytest.mark.parametrize("there", ["out/new", "out-2"])
 def test_what_was_made_meanwhile_is_not_replaced(there: str, tmp_path: Path) -> None:
     """By another run with the same place, say. The later one's results are put beside it."""
-    others = {"out": "folder", "out/deep": "folder", "out/deep/file": "old", f"out/{MARKS[0]}": "old"}
+    others = {"out": "folder", "out/deep": "folder", "out/deep/file": "old", f"out/{BUNDLE}": marked(BUNDLE, "old")}
 
     def write() -> None:
         with fresh(tmp_path / "out") as draft:
@@ -144,7 +152,10 @@ def test_what_was_made_meanwhile_is_not_replaced(there: str, tmp_path: Path) -> 
         write()
     beside = "out-3" if there == "out-2" else "out-2"
     assert str(caught.value).endswith(beside)
-    mine = {name.replace("out", beside): "new" if text == "old" else text for name, text in others.items()}
+    mine = {
+        name.replace("out", beside): text if text == "folder" else text.replace("old", "new")
+        for name, text in others.items()
+    }
     assert tree(tmp_path) == others | mine | {there: "folder"}
 
 
@@ -170,15 +181,15 @@ def test_what_is_not_ours_is_not_replaced_when_it_comes_meanwhile(what: str, for
     with pytest.raises(CleaveError, match=r"out: something else was put there meanwhile, .*/out-2$"):
         write()
     assert {path.name for path in tmp_path.iterdir()} == {"out", "out-2"}
-    assert (tmp_path / "out-2" / MARKS[0]).read_text() == "new"
-    assert not (out / MARKS[0]).exists()
+    assert (tmp_path / "out-2" / BUNDLE).read_text() == marked(BUNDLE, "new")
+    assert not (out / BUNDLE).exists()
 
 
 def test_an_empty_folder_that_was_made_meanwhile_is_filled(tmp_path: Path) -> None:
     with fresh(tmp_path / "out") as draft:
         fill(draft)
         (tmp_path / "out").mkdir()
-    assert f"out/{MARKS[0]}" in tree(tmp_path)
+    assert f"out/{BUNDLE}" in tree(tmp_path)
 
 
 def test_a_draft_that_cannot_take_its_place_leaves_the_old_results(tmp_path: Path) -> None:
@@ -201,7 +212,12 @@ def test_force_replaces_our_own_results_entirely(tmp_path: Path, mark: str) -> N
     (tmp_path / "out" / "stale").write_text("old")
     with fresh(tmp_path / "out", force=True) as draft:
         fill(draft, mark)
-    assert tree(tmp_path) == {"out": "folder", "out/deep": "folder", "out/deep/file": "new", f"out/{mark}": "new"}
+    assert tree(tmp_path) == {
+        "out": "folder",
+        "out/deep": "folder",
+        "out/deep/file": "new",
+        f"out/{mark}": marked(mark, "new"),
+    }
 
 
 def test_without_force_results_stay(tmp_path: Path) -> None:
@@ -217,8 +233,8 @@ def test_without_force_results_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize("force", [False, True])
 def test_a_foreign_folder_is_never_touched(tmp_path: Path, force: bool) -> None:
     out = tmp_path / "home"
-    (out / "deep" / MARKS[0]).mkdir(parents=True)  # a mark further down, or one that is no file, makes it none of ours
-    (out / MARKS[1]).mkdir()
+    (out / "deep" / BUNDLE).mkdir(parents=True)  # a mark further down, or one that is no file, makes it none of ours
+    (out / "summary.json").mkdir()
     (out / "thesis.txt").write_text("years of work")
     before = tree(tmp_path)
     with pytest.raises(CleaveError, match="home: "), fresh(out, force):
@@ -231,7 +247,24 @@ def test_an_empty_folder_is_taken(tmp_path: Path, force: bool) -> None:
     (tmp_path / "out").mkdir()
     with fresh(tmp_path / "out", force) as draft:
         fill(draft)
-    assert set(tree(tmp_path)) == {"out", "out/deep", "out/deep/file", f"out/{MARKS[0]}"}
+    assert set(tree(tmp_path)) == {"out", "out/deep", "out/deep/file", f"out/{BUNDLE}"}
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "nonsense", '{"format": "of another program"}', "[" * 100_000])
+def test_a_file_of_the_same_name_does_not_make_a_folder_ours(text: str, tmp_path: Path) -> None:
+    for mark in MARKS:
+        (tmp_path / mark).write_text(text)
+    with pytest.raises(CleaveError, match="holds files that are not results of this program"):
+        check_free(tmp_path, True)
+
+
+def test_what_is_read_is_not_replaced_with_the_folder_that_it_is_in(tmp_path: Path) -> None:
+    results(tmp_path / "out")
+    (tmp_path / "link").symlink_to("out/deep")
+    check_free(tmp_path / "out", True, read=(None, "zoo:alexnet", tmp_path / "out-2/net.onnx"))
+    for name in ("out/deep/file", "link/file", "out/gone"):
+        with pytest.raises(CleaveError, match=f"out: holds .*{name}, which is read, and would be replaced"):
+            check_free(tmp_path / "out", True, read=(tmp_path / name,))
 
 
 @pytest.mark.parametrize("force", [False, True])

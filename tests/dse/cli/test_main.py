@@ -626,11 +626,49 @@ def test_a_bundle_with_a_missing_segment_names_it(bundle: Path) -> None:
         assert sentence.startswith(f"rank 0 of 2 on {A} failed (opening rank00/segment000.onnx)")
 
 
+@pytest.mark.parametrize("text", ["{", "[" * 100_000])
 @pytest.mark.parametrize("name", ["plan.json", "bundle.json"])
-def test_a_bundle_with_a_damaged_description_names_it(bundle: Path, name: str) -> None:
-    (bundle / name).write_text("{")
+def test_a_bundle_with_a_damaged_description_names_it(bundle: Path, name: str, text: str) -> None:
+    (bundle / name).write_text(text)
     for command in ("verify", "bench"):
         assert refused(command, "out")[0].startswith(f"out/{name}: is no ")
+
+
+def test_a_bundle_runs_where_the_platform_file_has_its_hosts(here: Path, bundle: Path) -> None:
+    """It was made for this machine; nobody answers there."""
+    (here / "far.txt").write_text("a:127.0.0.2, slots=0, port=9\nb:127.0.0.2, slots=1, port=9\n")
+    said = dse("bench", "out", "--platform", "far.txt")
+    assert (said.code, [s.partition(" (")[0] for s in said.sentences]) == (
+        2,
+        [f"{host}: cannot be reached at [127.0.0.2]:9" for host in ("a", "b")],
+    )
+    (here / "other.txt").write_text("c, slots=0\nd, slots=1\n")
+    (sentence,) = refused("bench", "out", "--platform", "other.txt")
+    assert sentence == "out: rank 0 runs on 'a', which the platform does not have (c, d)"
+
+
+def test_a_bundle_stays_as_it_was_made(bundle: Path) -> None:
+    for option in ("--trace", "--save-trace"):
+        assert refused("bench", "out", option, "out/plan.json") == [
+            "out/plan.json: is read, and would be replaced; name another file"
+        ]
+
+
+def test_a_bundle_that_does_not_fit_is_said_to_be_such(here: Path) -> None:
+    mapping = write_mapping(l1=[part(A, 0, 4), part(B, 4, 10)])
+    assert "NOT fit" not in done(*GENERATE, mapping)
+    (here / "two.txt").write_text("a, slots=0, memory=1MB\nb, slots=1\n")
+    assert "the mapping does NOT fit the devices' memory, as dse price has it" in done(*GENERATE, mapping, "--force")
+
+
+def test_what_is_read_is_not_replaced_by_what_comes_of_it(here: Path, bundle: Path) -> None:
+    (here / "two.txt").rename(bundle / "p.txt")
+    for command in (GENERATE[:4], RUN[:4]):
+        words = (*command[:3], "--platform", "out/p.txt", "--out", "out", "--force")
+        more = ("--mapping", "m.json") if command[0] == "generate" else ("--no-verify",)
+        assert refused(*words, *more) == [
+            "out: holds out/p.txt, which is read, and would be replaced; choose another place with --out"
+        ]
 
 
 @pytest.fixture
