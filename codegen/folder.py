@@ -147,11 +147,13 @@ def unused(place: Path, suffix: str = "") -> Path:
 def _replace(out: Path, draft: Path) -> None:
     """Put ``draft`` in the place of ``out``, or leave ``out`` there."""
     aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.old.", dir=out.parent))
-    old = out.rename(aside / out.name)
+    old = aside / out.name
     try:
+        out.rename(old)
         draft.rename(out)
     except OSError:
-        old.rename(out)
+        if old.exists():
+            old.rename(out)
         aside.rmdir()
         raise
     remove(aside)

@@ -31,6 +31,9 @@ from runtime.segment import CPU
 from runtime.steady import counted
 from runtime.trace import ESTIMATE
 
+NOTHING = 1e-6
+"""A gap so small is what rounding leaves."""
+
 
 def table(headers: list[str], rows: list[list[Any]], text: int = 1) -> Table:
     """A plain table: the first ``text`` columns to the left, the rest to the right."""
@@ -193,6 +196,8 @@ def proven_line(objective: str, known: Proven) -> str:
     if known.value < known.bound:
         least = shown(objective, known.bound)
         return f"{best} while the pipeline fills; in a long stream no mapping takes less than {least}"
+    if known.gap < NOTHING:
+        return f"{best}, the least that any mapping of this kind could reach"
     gap = f"{known.gap:.0%}" if known.gap > 0.1 else f"{100 * known.gap:.2g}%"
     return f"{best}, at most {gap} above what any mapping of this kind could reach"
 

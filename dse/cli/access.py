@@ -103,6 +103,8 @@ def connected(bundle: Path, platform: Platform, access: Access, replan: bool = F
 
     replan: an error that is some hosts' alone says how to go on without them, for a command that has the options
     """
+    if is_here(bundle, platform):
+        raise CleaveError(f"{bundle}: all its hosts are this machine, where it is already; dse bench runs it")
     known = _targets(platform, access)
     shipment = pack(bundle, known)
     try:

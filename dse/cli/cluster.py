@@ -37,6 +37,7 @@ from dse.cli.prepare import Environment, checked
 from model.cluster.platform import Platform
 from runtime import bench as benching
 from runtime.deploy.ship import Shipped
+from runtime.errors import CleaveError
 from runtime.frames import save_text
 from runtime.images import Pixels
 from runtime.launch import TIMEOUT_S, read_plan
@@ -142,7 +143,7 @@ def bench(
 ) -> None:
     """Run a bundle, here or on its hosts, and time it. Each frame after a barrier, then a stream of them."""
     how = images.pixels
-    read = (platform, runs.input, recipe.cnn, recipe.mapping, recipe.horizontal, *bundle.rglob("*"))
+    read = (platform, runs.input, recipe.cnn, recipe.mapping, recipe.horizontal, *bundle.glob("*"), *bundle.glob("*/*"))
     check_writable(keep.trace, keep.save_trace, read=read)
     if platform is None:
         stays_here(recipe, loss, access)
@@ -150,16 +151,18 @@ def bench(
         if others := [rank.device for rank in read_plan(bundle).ranks if rank.provider != CPU]:
             show.line(aside(as_json), f"{', '.join(others)}: this machine's processor takes their place, "
                       "so times are not theirs")  # fmt: skip
-        keep.write(found := runs.timed(bundle, how, provider=CPU, timeout_s=runs.timeout), aside(as_json))
+        found = runs.timed(bundle, how, provider=CPU, timeout_s=runs.timeout)
         show.line(aside(as_json), "on this machine; --platform FILE runs a bundle on its hosts, and checks the answer")
         sys.stdout.write(found.to_json()) if as_json else show.bench(console, bundle, found)
+        keep.write(found, aside(as_json))
         return
     with ready(bundle, Platform.from_file(platform), recipe, loss, aside(as_json)) as made:
         whole = check_source(made.bundle, recipe.whole_model) if check else None
         with _running(made, access, as_json) as runner:
-            keep.write(found := runs.timed(made.bundle, how, timeout_s=runs.timeout, runner=runner), aside(as_json))
+            found = runs.timed(made.bundle, how, timeout_s=runs.timeout, runner=runner)
             if not as_json:
                 show.bench(console, made.bundle, found)
+            keep.write(found, aside(as_json))
             verified = runs.verified(made.bundle, whole, how, runner) if whole else None
     if as_json:
         print_json({**made.body, **json.loads(found.to_json()), **_verification(verified)})
@@ -172,6 +175,8 @@ def bench(
 def _running(made: Outgoing, access: Running, as_json: bool) -> Iterator[benching.Runner | None]:
     """What runs a bundle on its hosts; None where all of these are this machine."""
     if is_here(made.bundle, made.left):
+        for option in access.given:
+            raise CleaveError(f"{option} says how hosts are reached, and all of these are this machine; leave it out")
         yield None
         return
     with connected(made.bundle, made.left, access, replan=True) as hosts:

@@ -4,6 +4,7 @@ thought, or does not make at all: better said before a long search than after it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -128,11 +129,21 @@ def _fourier(node: onnx.NodeProto, a: Attributes, weights: Constants, shapes: Ma
     return "says nothing of onesided, which ONNX and ONNX Runtime take in different ways; export it with the attribute"
 
 
+def _reshaped(node: onnx.NodeProto, a: Attributes, weights: Constants, shapes: Mapping[str, Shape]) -> str:
+    """Inference believes a shape that the file states, also where the input is made another one by ``--shape``."""
+    before, after = (shapes.get(name) for name in (node.input[0], node.output[0]))
+    if before is None or after is None or math.prod(before) == math.prod(after):
+        return ""
+    sizes = ["x".join(map(str, shape)) for shape in (before, after)]
+    return f"{sizes[0]} cannot become {sizes[1]}, of other elements; export the network with a dynamic shape"
+
+
 UNLIKE: dict[str, Callable[[onnx.NodeProto, Attributes, Constants, Mapping[str, Shape]], str]] = {
     **dict.fromkeys(CONVOLUTIONS, _convolved),
     "MaxPool": _largest,
     "ConvTranspose": _transposed,
     **dict.fromkeys(RESIZES, _resized),
+    "Reshape": _reshaped,
     "STFT": _fourier,
 }
 """By operator: what is understood in different ways or not run, or nothing."""

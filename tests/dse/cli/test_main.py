@@ -648,6 +648,17 @@ def test_a_bundle_runs_where_the_platform_file_has_its_hosts(here: Path, bundle:
     ]
 
 
+def test_hosts_that_are_this_machine_need_no_way_there(here: Path, bundle: Path) -> None:
+    (here / "here.txt").write_text("a:localhost, slots=0\nb:localhost, slots=1\n")
+    assert refused("deploy", "out", "--platform", "here.txt") == [
+        "out: all its hosts are this machine, where it is already; dse bench runs it"
+    ]
+    for option in (("--head", "a"), ("--pin", "a=SHA256:x"), ("--python", "/nowhere")):
+        assert refused("bench", "out", "--platform", "here.txt", *option) == [
+            f"{option[0]} says how hosts are reached, and all of these are this machine; leave it out"
+        ]
+
+
 def test_a_bundle_stays_as_it_was_made(bundle: Path) -> None:
     for option in ("--trace", "--save-trace"):
         assert refused("bench", "out", option, "out/plan.json") == [

@@ -118,6 +118,15 @@ def test_external_weights_are_found_from_any_working_folder(tmp_path: Path, monk
     assert load("../m.onnx", folded=True).constant("w").shape == (128, 64, 1, 1)
 
 
+def test_a_shape_that_another_input_does_not_have_is_refused(tmp_path: Path) -> None:
+    """AlexNet's: the file says 1x9216 for ever."""
+    nodes = [node("Relu", ["x"], ["r"], "relu"), node("Reshape", ["r", "s"], ["y"], "flat")]
+    path = save(tmp_path, network(nodes, {"x": (1, 4, 3)}, ["y"], {"s": np.array([1, 12])}))
+    assert [layer.name for layer in load(path).layers] == ["relu", "flat"]
+    with pytest.raises(CleaveError, match="layer 'flat': 2x4x3 cannot become 1x12, of other elements"):
+        load(path, {"x": (2, 4, 3)})
+
+
 def test_a_mode_may_lie_in_a_file_beside(tmp_path: Path) -> None:
     nodes = [node("Dropout", ["x", "r", "mode"], ["d"], "drop"), node("Relu", ["d"], ["y"], "relu")]
     weights = {"r": np.array(np.float32(0.5)), "mode": np.array(False)}

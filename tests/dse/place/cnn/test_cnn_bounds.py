@@ -66,6 +66,7 @@ def test_a_gap_is_a_part_of_the_bound_and_never_below_nothing() -> None:
 
 
 def test_a_period_of_a_short_stream_below_the_bound_is_told_as_such() -> None:
+    assert "the least that any mapping" in proven_line("period_s", Proven(1e-3 + 1e-12, 1e-3))
     assert "at most 50% above" in proven_line("period_s", Proven(1.5e-3, 1e-3))
     assert "in a long stream no mapping takes less than 1 ms" in proven_line("period_s", Proven(0.99e-3, 1e-3))
     assert "nothing is known" in proven_line("period_s", Proven(1.0, 0.0))
