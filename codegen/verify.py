@@ -202,7 +202,7 @@ def _compare(name: str, got: np.ndarray | None, wanted: np.ndarray, tolerance: f
     if error == float("inf"):
         return OutputCheck(name, None, "the CNN gives only zeros, the bundle does not", False)
     counts = wanted.dtype.kind in "iu" and wanted.dtype.itemsize >= COUNTS_BYTES
-    return OutputCheck(name, error, "", error <= (0 if counts else tolerance))
+    return OutputCheck(name, error, "", np.array_equal(got, wanted) if counts else error <= tolerance)
 
 
 def _mismatch(got: np.ndarray | None, wanted: np.ndarray) -> str:
@@ -227,7 +227,8 @@ def _infinities(of: np.ndarray) -> np.ndarray:
 
 def _error(got: np.ndarray, wanted: np.ndarray) -> float:
     """``max |a - b| / scale`` of one frame, in double precision. Infinities are the same in both: they count as 0."""
-    a, b = (np.where(np.isfinite(of), of, 0).astype(np.float64) for of in (got, wanted))
+    a, b = (of.astype(np.float64) for of in (got, wanted))
+    a, b = (np.where(np.isfinite(of), of, 0) for of in (a, b))
     difference = np.abs(a - b)
     if not difference.any():
         return 0.0

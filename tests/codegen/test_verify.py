@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -222,6 +223,16 @@ def test_a_place_beside_is_another_one() -> None:
     (check,) = compare({"o": wanted + np.array([1, 0])}, {"o": wanted})
     assert (check.passed, check.error) == (False, 1 / 16000)
     assert compare({"o": wanted}, {"o": wanted})[0].passed
+    large = wanted + 2**60  # which doubles do not tell from the next one
+    assert not compare({"o": large + 1}, {"o": large})[0].passed
+
+
+def test_narrow_integers_are_quantised_and_compared_as_such() -> None:
+    for kind in (np.dtype(np.int8), np.dtype(ml_dtypes.int4), np.dtype(ml_dtypes.uint4)):
+        wanted = np.array([[7, 3, 0]]).astype(kind)
+        assert compare({"o": wanted}, {"o": wanted})[0].error == 0
+        (check,) = compare({"o": np.array([[7, 2, 0]]).astype(kind)}, {"o": wanted})
+        assert (check.passed, check.error) == (False, pytest.approx(1 / 7))
 
 
 def test_json(tmp_path: Path) -> None:
