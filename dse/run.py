@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import platform as machine
 import shutil
-import tempfile
 from collections.abc import Callable
 from collections.abc import Mapping as Dict
 from dataclasses import asdict, dataclass, field, replace
@@ -14,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from codegen import bundle, folder
-from codegen.render import CPP, PYTHON, check_providers
-from codegen.verify import Verification, run_whole, verify
+from codegen.render import PYTHON
+from codegen.verify import Verification, verify
 from dse import provenance, results
+from dse.before import check_place, check_runs, check_whole
 from dse.chromosomes import Chromosome, chromosome
 from dse.closing.figures import Rig, kept
 from dse.closing.loop import Attempt, Closed, Closing, Limits, Space
@@ -34,10 +34,8 @@ from model.cost.costs import costs as cost_arrays
 from model.mappings.arrays import arrays
 from model.mappings.mapping import NEIGHBOUR, Mapping
 from model.network import boxes
-from runtime.compiling import compiler_of
 from runtime.errors import CleaveError
-from runtime.frames import random_frame
-from runtime.launch import TIMEOUT_S, Mpirun
+from runtime.launch import TIMEOUT_S
 
 BEST = {
     "best-latency": "latency_s",
@@ -46,7 +44,6 @@ BEST = {
     "best-period": "period_s",
 }
 """Folders of a run and the objective whose lowest point of the front each holds, as far as it was asked for."""
-NO_VERIFY = "with --no-verify the bundles are written without being run"
 
 
 @dataclass(frozen=True)
@@ -122,51 +119,6 @@ def prepare(cnn: Cnn, platform: Platform, coding: Coding) -> tuple[Chromosome, C
     devices = len(platform.devices)
     ends = [NEIGHBOUR if name is None else platform.index(name) for name in (coding.reader, coding.writer)]
     return chromosome(coding.kind, cnn.graph, g, devices, coding.splits, coding.shares, whole_s(costs), *ends), costs
-
-
-def check_place(out: Path, force: bool, **how: Any) -> None:
-    """``CleaveError`` unless the folder ``out`` can be made: what takes long should not fail at its end."""
-    folder.check_free(out, force, **how)
-    parent = out
-    try:
-        parent = next(p for p in out.absolute().parents if p.exists())
-        tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=parent).cleanup()
-    except OSError as error:
-        raise CleaveError(f"{out}: cannot be written: {parent}: {error.strerror}") from error
-
-
-def check_file(out: Path, suffix: str, force: bool, read: str | None = None) -> None:
-    """``CleaveError`` unless the file ``out`` can be made. read: what is read meanwhile"""
-    if out.suffix != suffix:
-        raise CleaveError(f"{out}: results are written as {suffix}; give a name that ends so")
-    if out.is_dir() or (out.exists() and not force):
-        raise CleaveError(f"{out}: exists already; use --force to replace it, or choose another place")
-    folder.check_writable(out, read=(read,))
-
-
-def check_target(platform: Platform, target: str) -> None:
-    """``CleaveError`` where a device of the platform cannot run programs of this kind."""
-    check_providers({device.name: device.provider for device in platform.devices}, target)
-
-
-def check_runs(target: str) -> None:
-    """``CleaveError`` unless bundles of this kind can be run here."""
-    try:
-        mpirun = Mpirun.find()
-        if target == CPP:
-            compiler_of(mpirun.path)
-    except CleaveError as error:
-        raise CleaveError(*error.sentences, NO_VERIFY) from error
-
-
-def check_whole(cnn: Cnn) -> None:
-    """``CleaveError`` unless the CNN itself can be run here, as it is to be compared with what bundles give."""
-    inputs = {name: cnn.graph.tensors[name] for name in cnn.graph.inputs}
-    frame = {name: random_frame(name, tensor.shape, tensor.dtype, 0, 0) for name, tensor in inputs.items()}
-    try:
-        run_whole(cnn.graph.path, [frame])
-    except CleaveError as error:
-        raise CleaveError(*error.sentences, NO_VERIFY) from error
 
 
 def run(

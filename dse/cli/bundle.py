@@ -15,7 +15,7 @@ from rich.console import Console
 from codegen import bundle as bundles
 from codegen.bundle import Form
 from dse import replan, show
-from dse import run as job
+from dse.before import check_place
 from dse.cli.access import Access
 from dse.cli.options import (
     FoldOption,
@@ -155,7 +155,7 @@ class Shelf:
         if not force and bundles.is_there(out, cnn.graph, platform, mapping, cnn.source, form):
             show.line(self.say, f"{out} is there already, made of the same")
             return out
-        job.check_place(out, force, way_out=f"it is not made of the same; {way_out}")
+        check_place(out, force, way_out=f"it is not made of the same; {way_out}")
         to = self.drafts / out.name if self.drafts else out
         bundles.write_bundle(cnn.graph, platform, mapping, cnn.source, to, force, form)
         show.line(self.say, f"dry run: would write {out}" if self.drafts else f"wrote {out}")

@@ -14,7 +14,7 @@ from codegen import folder, zoo
 from codegen.render import TARGETS, check_providers
 from codegen.verify import verify as verify_bundle
 from dse import ending, show, show_price
-from dse import run as job
+from dse.before import check_file, check_place
 from dse.cli import calibrate, cluster, place, prepare, run, simulate, testbed
 from dse.cli.group import grouped
 from dse.cli.options import (
@@ -150,7 +150,7 @@ def generate(
     found, cluster = placement.read(loaded, Platform.from_file(platform))
     one_of("--join", join, bundles.JOINS), one_of("--target", target, TARGETS)
     check_providers({cluster.devices[d].name: cluster.devices[d].provider for d in found.devices}, target)
-    job.check_place(out, force, read=(network.cnn, platform, placement.mapping, placement.horizontal))
+    check_place(out, force, read=(network.cnn, platform, placement.mapping, placement.horizontal))
     if dry_run:
         tell_dry(as_json, f"the mapping is right; would write {out}", would_write=[str(out)])
         return
@@ -208,7 +208,7 @@ def convert(
     files = {"mapping.json": found.to_json(loaded.graph, cluster)}
     if to == "autodice":
         files["mapping.json"], files["horizontal.json"] = autodice.write(found, loaded.graph, cluster)
-    job.check_place(out, False, way_out=folder.ELSEWHERE)
+    check_place(out, False, way_out=folder.ELSEWHERE)
     written = [str(out / name) for name in files]
     if dry_run:
         tell_dry(as_json, f"the mapping is right; would write {', '.join(files)} to {out}", would_write=written)
@@ -266,7 +266,7 @@ def infer(
     """Run a bundle here on your frames and keep its results. An array for each output, first axis = frame."""
     how = images.pixels
     check_bundle(bundle)
-    job.check_file(output, ".npz", force, input)
+    check_file(output, ".npz", force, input)
     options = Options(input=input, output=str(output), provider=CPU, pixels=how)
     options, _ = asked(read_plan(bundle), options, frames)
     if dry_run:

@@ -13,6 +13,7 @@ import typer
 from codegen.render import PYTHON, TARGETS
 from dse import run as job
 from dse import show
+from dse.before import check_place, check_runs, check_target, check_whole
 from dse.chromosomes import KINDS, SHARES
 from dse.cli.access import Running, placed, unfit
 from dse.cli.group import grouped
@@ -159,11 +160,11 @@ def run(
     loaded, cluster = network.read(), read_platform(platform, model)
     out = out or Path("runs") / f"{loaded.graph.name}-{cluster.name}"
     coding = way.coding(cluster)
-    job.check_place(out, force, read=(network.cnn, platform))
-    job.check_target(cluster, target)
+    check_place(out, force, read=(network.cnn, platform))
+    check_target(cluster, target)
     measuring = measured.measuring(cluster, access, target)
     if check:
-        job.check_runs(target)
+        check_runs(target)
     elif measured.timeout is not None and measuring is None:
         raise CleaveError("--timeout says how long a run may take, and with --no-verify nothing is run; leave it out")
     encoding, _ = job.prepare(loaded, cluster, coding)
@@ -171,7 +172,7 @@ def run(
     show.announce(say, loaded.graph, cluster, coding, settings)
     if dry_run:
         if check:
-            job.check_whole(loaded)
+            check_whole(loaded)
         tell_dry(
             as_json, f"{encoding.n_genes} genes; would write {out}", genes=encoding.n_genes, would_write=[str(out)]
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codegen.folder import ELSEWHERE
-from dse.run import check_place
+from dse.before import check_place
 from dse.testbed import access, cores, limits, machine, needs, network, spec, state
 from dse.testbed import host as inside
 from dse.testbed.limits import Hierarchy

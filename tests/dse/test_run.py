@@ -16,6 +16,7 @@ import pytest
 
 from codegen.verify import OutputCheck, Verification
 from dse import run as job
+from dse.before import check_place
 from dse.evaluation import OBJECTIVES
 from dse.inputs import read_cnn
 from dse.search import Settings
@@ -140,10 +141,10 @@ def test_no_search_is_begun_for_a_network_that_cannot_be_run_to_compare(tmp_path
 
 
 def test_a_place_is_checked_without_a_trace(tmp_path: Path) -> None:
-    job.check_place(tmp_path / "a/b/c", False)
+    check_place(tmp_path / "a/b/c", False)
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(CleaveError, match="cannot be written: /proc: "):
-        job.check_place(Path("/proc/a/b"), False)
+        check_place(Path("/proc/a/b"), False)
 
 
 def test_parents_of_the_result_are_made_when_there_is_one(tmp_path: Path) -> None:
