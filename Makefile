@@ -1,7 +1,7 @@
 # `make check` is what CI runs. PYTHON: the interpreter of the virtual environment.
 PYTHON ?= $(if $(wildcard .venv/bin/python),.venv/bin/python,python3)
 
-.PHONY: check lint types test slow format golden clean
+.PHONY: check lint types test slow lowest format golden clean
 
 check: lint types test
 
@@ -18,6 +18,11 @@ test:
 
 slow:
 	$(PYTHON) -m pytest -m "slow or interpreted"
+
+lowest:  # tests with the oldest versions that pyproject.toml allows
+	python3 -m venv .venv-lowest && .venv-lowest/bin/pip install -q uv
+	.venv-lowest/bin/uv pip install -q --python .venv-lowest/bin/python --resolution lowest-direct -e '.[dev]'
+	$(MAKE) test PYTHON=.venv-lowest/bin/python
 
 format:
 	$(PYTHON) -m ruff format .

@@ -26,6 +26,7 @@ from model.mappings.mapping import Mapping, checked
 from model.mappings.planning import Planned, plan
 from model.network import wire
 from model.network.graph import Graph
+from runtime.contents import described
 from runtime.errors import CleaveError
 from runtime.hashing import file_hash, files_hash
 from runtime.plan import Plan, Run
@@ -150,20 +151,16 @@ def _write_segments(pool: Executor, folder: Path, graph: Graph, planned: Planned
 
 def read_bundle(bundle: Path) -> tuple[Source, Form]:
     """What a bundle was made from, and how. ``CleaveError`` where the folder is no bundle."""
-    file = bundle / "bundle.json"
-    try:
-        body = json.loads(file.read_text())
+    with described(bundle) as body:
         cnn = body["cnn"]
         if body["format"] != FORMAT or body["version"] != VERSION:
-            raise CleaveError(f"{file}: is no {FORMAT} of version {VERSION}; make the bundle again with dse generate")
+            raise CleaveError(
+                f"{bundle}/bundle.json: is no {FORMAT} of version {VERSION}; make the bundle again with dse generate"
+            )
         shapes = {name: tuple(shape) for name, shape in cnn["shapes"].items()}
         given = {name: body[name] for name in asdict(PLAIN) if name in body}
         form = Form(**{**given, "borders": tuple(given.get("borders", ())), "note": dict(given.get("note", {}))})
         return Source(Path(cnn["path"]), cnn["folded"], shapes, cnn["blake3"]), form
-    except OSError as error:
-        raise CleaveError(f"{bundle}: is no bundle (no bundle.json in it); make one with dse generate") from error
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise CleaveError(f"{file}: is no description of a bundle that this version can read") from error
 
 
 def read_source(bundle: Path) -> Source:

@@ -4,7 +4,6 @@ folders, of which nothing stays.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
@@ -15,6 +14,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from runtime.errors import CleaveError
+from runtime.reading import parsed
 
 MARKS = {"bundle.json": "cleave-bundle", "summary.json": "cleave-run"}
 """A folder with one of these files that says it is of that form was made here, and may be replaced when asked to."""
@@ -54,8 +54,8 @@ def check_free(
 def _says(file: Path, form: str) -> bool:
     """Whether a file is there that says what form it has."""
     try:
-        body = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        body = parsed(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return False
     return isinstance(body, dict) and body.get("format") == form
 

@@ -47,6 +47,7 @@ DEVICE_FILES = (
     "program.py",
     "quota.py",
     "rank.py",
+    "reading.py",
     "report.py",
     "segment.py",
     "stolen.py",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from model.cluster.texts import read_text
 from model.mappings.mapping import NEIGHBOUR, Mapping
 from model.network.load import load
 from runtime.errors import CleaveError
+from runtime.reading import parsed, readable
 
 POPULATION, GENERATIONS = 200, 50
 """Of a new search, at most: a few seconds for most networks."""
@@ -140,8 +140,6 @@ def whole_model(bundle: Path, moved: Path | None) -> Cnn:
 
 def _ends(file: Path) -> dict[str, str]:
     """Reader and writer of a mapping, where it names them."""
-    try:
-        body = json.loads(read_text(file, "mapping"))
+    with readable(f"{file}: is no mapping that this version can read; generate the bundle again"):
+        body = parsed(read_text(file, "mapping"))
         return {role: str(body[role]) for role in ("reader", "writer") if role in body}
-    except (TypeError, ValueError, RecursionError) as error:
-        raise CleaveError(f"{file}: is no mapping that this version can read; generate the bundle again") from error

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from model.cluster.texts import read_text
 from model.mappings.mapping import Mapping, checked
 from model.network.graph import Graph
 from runtime.errors import CleaveError
+from runtime.reading import parsed, readable
 
 FRONT, SUMMARY = "front.json", "summary.json"
 
@@ -60,11 +59,11 @@ class Saved:
     @staticmethod
     def read(folder: Path) -> Saved:
         """``CleaveError`` for a folder that is not that of a run."""
-        with _readable(folder / SUMMARY):
+        with _as_written(folder / SUMMARY):
             body = _body(folder / SUMMARY, "cleave-run")
             coding, settings = _coding(body["chromosome"]), _settings(body["settings"])
             best = {name: _objective(one["objective"]) for name, one in body["best"].items()}
-        with _readable(folder / FRONT):
+        with _as_written(folder / FRONT):
             body = _body(folder / FRONT, "cleave-front")
             devices = tuple(map(str, body["devices"]))
             points = tuple(_point(i, point, devices) for i, point in enumerate(body["points"]))
@@ -89,24 +88,20 @@ class Saved:
         """
         file = self.folder / FRONT
         there = {i: platform.index(name) for i, name in enumerate(self.devices) if name in point.devices}
-        with _readable(file):
+        with _as_written(file):
             shards = results.from_compact(graph, point.entries).shards
             found = Mapping.of((replace(s, device=there[s.device]) for s in shards), reader, writer)
             return checked(found, graph, platform, f"{file}: point {point.index}")
 
 
-@contextmanager
-def _readable(file: Path) -> Iterator[None]:
-    """What is not as a run writes it, said of its file."""
-    try:
-        yield
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise CleaveError(f"{file}: is not as this version writes it ({error!r}); run dse run again") from error
+def _as_written(file: Path) -> AbstractContextManager[None]:
+    """For what is not as a run writes it, said of its file."""
+    return readable(f"{file}: is not as this version writes it; run dse run again")
 
 
 def _body(file: Path, form: str) -> dict[str, Any]:
     """An object that says what form it has."""
-    body: dict[str, Any] = json.loads(read_text(file, "file; a run leaves it in its folder"))
+    body: dict[str, Any] = parsed(read_text(file, "file; a run leaves it in its folder"))
     if body["format"] != form or body["version"] != 1:
         raise CleaveError(f"{file}: is no {form} of version 1")
     return body

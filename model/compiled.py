@@ -9,14 +9,25 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core.event import Event, Listener, register, unregister
+from filelock import FileLock, Timeout
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.event import Event, Listener, register, trigger_event
+
+COMPILING = "numba:compile"
+"""What numba calls it when it begins to compile."""
+
+SHORT_S = 0.5
+"""As long another process may have a function without compiling it: it reads it from the cache."""
+
+LONGEST_S = 600.0
+"""No function takes so long to compile: who waited so long for another process to do it does it alone."""
 
 
 def _source_key() -> str:
@@ -36,17 +47,64 @@ if not os.environ.get("NUMBA_CACHE_DIR"):
     _home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     _config.CACHE_DIR = str(Path(_home) / "cleave" / "kernels" / _source_key())
 
-kernel: Callable[..., Any] = partial(_njit, cache=True, _nrt=False)
+
+@contextmanager
+def _held(lock: FileLock) -> Iterator[None]:
+    """Hold a lock, or do without where none can be had."""
+    try:
+        lock.acquire(timeout=SHORT_S, poll_interval=0.01)
+    except Timeout:
+        with trigger_event(COMPILING), suppress(Timeout, OSError):  # another process compiles; this one waits as long
+            lock.acquire(timeout=LONGEST_S)
+    except (OSError, NotImplementedError):  # a folder where nothing can be written
+        pass
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _one_at_a_time(function: Any) -> Any:
+    """Have one process of a machine compile a function, while others that need it wait and then find it in the cache.
+
+    numba's cache has no locks: what began at once compiled all kernels as often, and the index of a function that two
+    wrote at once lost what one of them had made. A function waits for those that it calls, which never call it, so
+    processes do not wait for each other.
+    """
+    if _config.DISABLE_JIT:
+        return function
+    alone = function.compile
+    lock = FileLock(Path(_config.CACHE_DIR) / f"{function.__module__}.{function.__qualname__}.lock", thread_local=False)
+
+    def compile_or_wait(signature: Any) -> Any:
+        with global_compiler_lock, _held(lock):
+            return alone(signature)
+
+    function.compile = compile_or_wait
+    return function
+
+
+def _cached(**always: Any) -> Callable[..., Any]:
+    """A decorator as numba's own, with some options set."""
+
+    def decorator(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+        made = _njit(cache=True, **always, **options)
+        return _one_at_a_time(made(function)) if function else lambda it: _one_at_a_time(made(it))
+
+    return decorator
+
+
+kernel = _cached(_nrt=False)
 """Compile a function that allocates nothing. Without reference counts (``_nrt``): with them, taking an array out of
 a tuple is an atomic operation, which cost three quarters of the time, and threads contend for it."""
 
 inlined: Callable[..., Any] = _njit(cache=True, inline="always", _nrt=False)
 """Compile a small function into its callers; it allocates nothing."""
 
-allocating: Callable[..., Any] = partial(_njit, cache=True)
+allocating = _cached()
 """Compile a function that makes arrays."""
 
-released: Callable[..., Any] = partial(_njit, cache=True, nogil=True)
+released = _cached(nogil=True)
 """Compile a function that makes arrays and lets other threads run meanwhile, for ``on_all_cores``."""
 
 
@@ -54,20 +112,22 @@ class _Once(Listener):
     """Calls something when the first function is compiled."""
 
     def __init__(self, say: Callable[[], object]) -> None:
+        self._said = False
         self._say = say
 
     def on_start(self, event: Event) -> None:
         """Of compiling."""
-        unregister("numba:compile", self)
-        self._say()
+        if not self._said:  # it stays registered: taken out now, it would hide this event from the next listener
+            self._said = True
+            self._say()
 
     def on_end(self, event: Event) -> None:
         """Nothing to say."""
 
 
 def on_compiling(say: Callable[[], object]) -> None:
-    """Call ``say`` once, when a function is to be compiled that the cache does not have."""
-    register("numba:compile", _Once(say))
+    """Call ``say`` once, when a function is to be compiled that the cache does not have, here or in another process."""
+    register(COMPILING, _Once(say))
 
 
 def on_all_cores(work: Callable[[int, int], object], count: int, most: int) -> None:

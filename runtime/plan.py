@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Tuple, Union
 
 from runtime.errors import CleaveError
+from runtime.reading import parsed, readable
 
 FORMAT = "cleave-plan"
 VERSION = 1
@@ -161,8 +162,8 @@ class Plan:
     @staticmethod
     def from_json(text: str, where: str = "plan.json") -> Plan:
         """Read a plan; ``CleaveError`` names ``where`` and what is wrong with it."""
-        try:
-            body = json.loads(text)
+        with readable(f"{where}: is no plan that this version can read"):
+            body = parsed(text)
             if body["format"] != FORMAT or body["version"] != VERSION:
                 raise CleaveError(f"{where}: is no {FORMAT} of version {VERSION}")
             if not body["ranks"]:
@@ -173,8 +174,6 @@ class Plan:
                 outputs=tuple(_buffer(b) for b in body["outputs"]),
                 ranks=tuple(_rank(r) for r in body["ranks"]),
             )
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise CleaveError(f"{where}: is no plan that this version can read ({error!r})") from error
 
 
 def _step_to_dict(step: Step) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Callable
 
 from runtime.errors import CleaveError
+from runtime.reading import parsed, readable
 
 FORMAT = "cleave-trace"
 VERSION = 2
@@ -203,8 +204,8 @@ class Trace:
     @staticmethod
     def from_json(text: str, where: str = "trace.json") -> Trace:
         """Read a trace; ``CleaveError`` names ``where`` and what is wrong with it."""
-        try:
-            body: dict[str, Any] = json.loads(text, parse_constant=_no_number)
+        with readable(f"{where}: is no trace that this version can read"):
+            body: dict[str, Any] = parsed(text, parse_constant=_no_number)
             if body["format"] != FORMAT or body["version"] != VERSION:
                 raise CleaveError(f"{where}: is no {FORMAT} of version {VERSION}")
             trace = Trace(
@@ -215,8 +216,6 @@ class Trace:
             )
             _check(_typed(trace))
             return trace
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise CleaveError(f"{where}: is no trace that this version can read ({error!r})") from error
 
 
 def _no_number(name: str) -> float:

@@ -14,6 +14,7 @@ from dse.lines import add_line
 from model.cost.samples import SEGMENT, Arrival, Footing, PartOf, Run, Sample
 from model.fit.link_costs import LinkSample
 from runtime.errors import CleaveError
+from runtime.reading import parsed
 from runtime.trace import Memory
 
 __all__ = ["LINKS", "RUN", "SEGMENT", "Footing", "PartOf", "Run", "Sample", "Store", "opened"]
@@ -111,10 +112,10 @@ class Store:
 
     def _parsed(self, number: int, line: bytes) -> dict[str, Any]:
         try:
-            body = json.loads(line)
+            body = parsed(line)
             if isinstance(body, dict) and (number == 1 or "kind" in body):
                 return body
-        except (ValueError, RecursionError):
+        except ValueError:
             pass
         raise CleaveError(f"{self.path}:{number}: is no line that a calibration writes; remove it, or the file")
 

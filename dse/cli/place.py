@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -209,9 +210,16 @@ def _place_cnn(of: OfCnn, objective: str, out: Path | None, as_json: bool) -> No
         print_json(show_placed.cnn_body(cnn, platform, found, evaluator, seconds))
     else:
         show_placed.cnn(console, cnn, platform, found, seconds)
-        show.line(console, f"use it: dse generate --mapping {out}" if out else "keep the mapping with --out FILE")
+        show.line(console, f"use it: {_use(of, out)}" if out else "keep the mapping with --out FILE")
         show.warn_expected(console, platform, of_mapping(cnn.graph, platform, found.mapping))
     show.warn_unlike(aside(as_json), cnn.graph, platform)
+
+
+def _use(of: OfCnn, mapping: Path) -> str:
+    """The command that makes a bundle of a mapping."""
+    network = ["--cnn", str(of.cnn), *(word for shape in of.shape for word in ("--shape", shape))]
+    words = [*network, *["--fold"] * of.fold, "--platform", str(of.platform), "--mapping", str(mapping)]
+    return shlex.join(["dse", "generate", *words, "--out", "bundle"])
 
 
 def _bar(stack: ExitStack, what: str) -> Callable[[int, int, str], None]:

@@ -22,6 +22,7 @@ from scipy.sparse.csgraph import connected_components
 from model.cluster.texts import read_text
 from model.mappings.arrays import Floats, Ints
 from runtime.errors import CleaveError
+from runtime.reading import parsed
 
 NODE = ("id", "supportedOnFpga", "cpuLatency", "fpgaLatency", "size")
 EDGE = ("sourceId", "destId", "cost")
@@ -83,10 +84,10 @@ class Workload:
     def from_file(file: Path) -> Workload:
         """Read a file of theirs; ``CleaveError`` says what is wrong with it."""
         try:
-            body = json.loads(read_text(file, "workload"))
+            body = parsed(read_text(file, "workload"))
         except json.JSONDecodeError as error:
             raise CleaveError(f"{file}:{error.lineno}: not JSON: {error.msg}") from None
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise CleaveError(f"{file}: cannot be read: {error}") from None
         try:
             return Workload.of(body, file.stem)

@@ -25,6 +25,7 @@ from model.cluster.shipped import Shipped
 from model.network import boxes
 from model.network.layer_kinds import KINDS, PAIRS, PART, part_of
 from runtime.errors import CleaveError
+from runtime.reading import parsed
 
 PAPER = "#paper"
 """At the end of a set's name: the set as the thesis' equations have it, one coefficient a kind of layer."""
@@ -260,8 +261,8 @@ def _plain(cost: LayerCost) -> LayerCost:
 def parse(text: str, where: str) -> Coefficients:
     """Read a set; ``CleaveError`` says everything that is wrong, and where."""
     try:
-        body = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        body = parsed(text)
+    except ValueError as error:
         raise CleaveError(f"{where}: is no coefficient file: {error}") from error
     if not isinstance(body, dict) or body.pop("format", None) != FORMAT:
         raise CleaveError(f"{where}: is no {FORMAT} of version {VERSION}")

@@ -24,6 +24,7 @@ from model.mappings.mapping import NEIGHBOUR, Mapping, Shard, checked, extent
 from model.network import boxes
 from model.network.graph import Graph, Layer
 from runtime.errors import CleaveError
+from runtime.reading import parsed
 
 LOP = "lop"
 REST = 65535
@@ -57,8 +58,8 @@ def read_mapping(
 def is_ours(text: str) -> bool:
     """Whether the text is an object that says what form it has, or of layers; AutoDiCE's are of devices."""
     try:
-        body = json.loads(text)
-    except (ValueError, RecursionError):
+        body = parsed(text)
+    except ValueError:
         return False
     return isinstance(body, dict) and not {"format", "layers"}.isdisjoint(body)
 
@@ -169,8 +170,8 @@ class _Reader:
     def pairs(self, text: str, where: str) -> Pairs:
         """The entries of a JSON object. Objects become tuples, so that no key is lost; arrays are lists."""
         try:
-            body = json.loads(text, object_pairs_hook=tuple)
-        except (ValueError, RecursionError) as error:
+            body = parsed(text, object_pairs_hook=tuple)
+        except ValueError as error:
             self.problems.append(f"{where}: is no JSON: {error}")
             return ()
         if not isinstance(body, tuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import combinations
@@ -12,15 +11,16 @@ from model.cluster.platform import Device, Platform, core_text
 from model.mappings.autodice import is_ours
 from model.mappings.autodice_names import cores_of
 from runtime.errors import CleaveError
+from runtime.reading import parsed
 
 
 def platform_of(mapping_text: str, platform: Platform, where: str = "mapping.json") -> Platform:
     """The platform that a mapping is for: AutoDiCE's names cores, and so does ours that was made of such a one."""
     ours = is_ours(mapping_text)
     try:
-        body = json.loads(mapping_text, object_pairs_hook=dict)
+        body = parsed(mapping_text)
         names = list(_devices(body) if ours else body)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         return platform  # reading it tells what is wrong
     keys = [name for name in names if isinstance(name, str)]
     here = {device.name for device in platform.devices}

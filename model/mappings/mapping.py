@@ -12,6 +12,7 @@ from model.cluster.platform import Platform
 from model.network import boxes
 from model.network.graph import Graph, Layer
 from runtime.errors import CleaveError
+from runtime.reading import parsed
 
 FORMAT = "cleave-mapping"
 VERSION = 1
@@ -118,7 +119,7 @@ class Mapping:
     def from_json(text: str, graph: Graph, platform: Platform, where: str = "mapping") -> Mapping:
         """Read and check a mapping; ``CleaveError`` with every problem, each beginning with ``where``."""
         try:
-            body = json.loads(text, object_pairs_hook=_once)
+            body = parsed(text, object_pairs_hook=_once)
         except ValueError as error:
             raise CleaveError(f"{where}: is no JSON: {error}") from error
         if not isinstance(body, dict) or body.get("format") != FORMAT or body.get("version") != VERSION:

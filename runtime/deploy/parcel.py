@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from runtime.contents import described
 from runtime.deploy.far import common as far
 from runtime.deploy.target import Target
 from runtime.errors import CleaveError
@@ -97,13 +97,8 @@ def area(bundle: Path) -> str:
 
 def read_files(bundle: Path) -> dict[str, File]:
     """The files that ``bundle.json`` lists, each there, inside the folder, no link, and as it was generated."""
-    try:
-        body = json.loads((bundle / "bundle.json").read_text(encoding="utf-8"))
+    with described(bundle) as body:
         listed = {str(path): str(hash_) for path, hash_ in body["files"].items()}
-    except OSError as error:
-        raise CleaveError(f"{bundle}: is no bundle (no bundle.json in it); make one with dse generate") from error
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise CleaveError(f"{bundle}/bundle.json: is no description of a bundle that this version can read") from error
     if body.get("target", "python") != "python":
         raise CleaveError(
             f"{bundle}: programs in C++ are compiled on the device by hand so far; generate it for python"

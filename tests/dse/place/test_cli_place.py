@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -289,6 +291,13 @@ def test_a_cnn_is_placed_by_a_mapping_like_any_other(six: tuple[object, ...], ob
     assert proven_line(f"{objective}_s", Proven(body["proven"]["best"], body["proven"]["bound"])) in said
     assert "any mapping of this kind could reach" in said
     assert "keep the mapping with --out FILE" in said
+
+
+def test_what_uses_the_mapping_is_said_as_it_can_be_typed(six: tuple[object, ...]) -> None:
+    said = done("place", *six, "--fold", "--out", "the mapping.json")
+    (command,) = re.findall("^use it: dse (.*)$", said, re.MULTILINE)
+    done(*shlex.split(command))
+    assert json.loads(Path("bundle/mapping.json").read_text()) == json.loads(Path("the mapping.json").read_text())
 
 
 def test_a_cnn_of_which_no_layer_can_be_split_is_placed_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
