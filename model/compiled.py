@@ -1,14 +1,15 @@
 """Compiled code (numba), cached between runs under a key made of all sources that can be in it.
 
-numba's own cache looks at the file of the outermost function alone, so a change in a function that it calls would
-go unnoticed. Here the cache folder carries a hash of every file that can be part of a kernel: all of ``model``, and
-those of ``dse`` that hold kernels.
+numba's own cache looks at the file of the outermost function alone, so a change in a function that it calls, or of a
+constant that it uses, would go unnoticed. Here the cache folder carries a hash of every file that can be part of a
+kernel: all of ``model``, those of ``dse`` that hold kernels, and what these import.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -30,13 +31,21 @@ LONGEST_S = 600.0
 """No function takes so long to compile: who waited so long for another process to do it does it alone."""
 
 
+IMPORTED = re.compile(rb"^from ((?:codegen|dse|runtime)[\w.]*) import", re.MULTILINE)
+
+
+def sources(root: Path) -> list[Path]:
+    """The files that can be part of a kernel: with a name of theirs, a constant stands in it as it was."""
+    found = set((root / "model").rglob("*.py"))
+    found |= {file for file in (root / "dse").rglob("*.py") if b"from model.compiled import" in file.read_bytes()}
+    names = {name.decode() for file in found for name in IMPORTED.findall(file.read_bytes())}
+    return sorted(found | {file for name in names if (file := root / f"{name.replace('.', '/')}.py").exists()})
+
+
 def _source_key() -> str:
-    root = Path(__file__).parents[1]
     digest = hashlib.sha256()
-    for file in (*sorted((root / "model").rglob("*.py")), *sorted((root / "dse").rglob("*.py"))):
-        source = file.read_bytes()
-        if file.is_relative_to(root / "model") or b"from model.compiled import" in source:
-            digest.update(source)
+    for file in sources(Path(__file__).parents[1]):
+        digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 

@@ -304,8 +304,9 @@ def _problems(unit: UnitCost, where: str) -> list[str]:
         found += _axes(kernel.splits, f"{where}.kernels.{name}")
     for name, cost in unit.layers.items():
         found += _axes(cost.splits, f"{where}.layers.{name}")
-    for name in set(unit.memory_kinds) - {*KINDS, *map(part_of, KINDS)}:
+    for name in (name for name in unit.memory_kinds if name not in {*KINDS, *map(part_of, KINDS)}):
         found.append(f"{where}.memory_kinds: '{name}' is no kind of layer (they are {', '.join(KINDS)})")
+    found += _axes(unit.joins, f"{where}.joins")
     for name in unit.gains:
         if name.count(">") != 1 or not all("-" in end for end in name.split(">")):
             found.append(f"{where}.gains: '{name}' is no pair of signatures")

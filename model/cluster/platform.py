@@ -81,7 +81,7 @@ class Device:
     coefficients: name of the coefficient set that prices it, or path of its file
     power_w:  what it draws when busy, in place of the coefficients' figure; None: the coefficients'
     pool:     index into Platform.pools: the memory it computes in
-    arena:    whether ONNX Runtime keeps the memory of a frame for the next one
+    arena:    whether ONNX Runtime keeps the memory of a segment for the next one
     slowdown: how many times as long it takes to compute as its coefficients say; more than 0
     """
 

@@ -28,10 +28,19 @@ def saved(c: CostArrays, device: int, seconds: float) -> float:
     return min(c.rested[ix(device), PART] * seconds, c.rested[ix(device), MOST])
 
 
+def unrested_s(seconds: float, rested_part: float, rested_s: float) -> float:
+    """What a segment that has waited would take, had it not. seconds: that it takes; rested_part, rested_s: rest saves
+    so large a part of that, so many seconds at most (``UnitCost``)"""
+    return min(seconds / (1 - rested_part), seconds + rested_s)
+
+
+_unrested_s = inlined(unrested_s)
+
+
 @inlined
 def unrested(c: CostArrays, device: int, seconds: float) -> float:
-    """What a segment that has waited would take, had it not. seconds: that it takes"""
-    return min(seconds / (1 - c.rested[ix(device), PART]), seconds + c.rested[ix(device), MOST])
+    """The same on a device."""
+    return float(_unrested_s(seconds, c.rested[ix(device), PART], c.rested[ix(device), MOST]))
 
 
 @inlined

@@ -214,6 +214,7 @@ class Run:
             latencies_s=tuple(latency_s * factor for latency_s in self.latencies_s),
             ranks=tuple(rank.scaled(factor) for rank in self.ranks),
             samples=tuple(sample.scaled(factor) for sample in self.samples),
+            period_s=None if self.period_s is None else self.period_s * factor,
         )
 
     @property

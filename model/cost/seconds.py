@@ -47,25 +47,26 @@ def seconds_of(
         if c.crowded[ix(device)] > 0:
             seconds += crowded_s(g, s, c, task, share, device)
     if len(c.beside) > 0:
-        seconds = max(-before, seconds + share * _beside(g, s, c, task, device, since))
+        seconds = max(-before, seconds + _beside(g, s, c, task, share, device, since))
     return seconds - saved(c, device, before + seconds) + saved(c, device, before) if rested else seconds
 
 
 @inlined
-def _beside(g: GraphArrays, s: Shards, c: CostArrays, task: int, device: int, since: int) -> float:
-    """Seconds besides the work of a whole task: parts are put together, edges within the segment save something."""
+def _beside(g: GraphArrays, s: Shards, c: CostArrays, task: int, share: float, device: int, since: int) -> float:
+    """Seconds besides the work of a share of a task: parts are put together, edges in the segment save something."""
     seconds = 0.0
     for edge in range(g.edge_ptr[ix(task)], g.edge_ptr[ix(task + 1)]):
         maker = ix(g.tensor_task[ix(g.edge_tensor[ix(edge)])])
         if not alone(s, maker):
             kind = s.kind[maker]
             parts = s.end[maker] - s.ptr[maker] if kind == boxes.PARTIAL else 1
-            seconds += c.beside[ix(edge), ix(device), ix(JOIN + kind)] * parts
+            read = share if g.edge_need[ix(edge), ix(s.kind[ix(task)]), 0] >= 0 else 1.0
+            seconds += c.beside[ix(edge), ix(device), ix(JOIN + kind)] * parts * read
         if _made(s, maker, device, since):
-            seconds -= c.beside[ix(edge), ix(device), GAIN]
+            seconds -= c.beside[ix(edge), ix(device), GAIN] * share
             origin = c.origin[ix(edge)]
             if origin != relayout.NONE and _made(s, ix(origin), device, since):
-                seconds -= c.beside[ix(edge), ix(device), KEPT]
+                seconds -= c.beside[ix(edge), ix(device), KEPT] * share
     return seconds
 
 

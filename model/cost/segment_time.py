@@ -1,6 +1,7 @@
-"""Seconds of a segment, in plain words: the very formula that ``model.cost.seconds`` has compiled.
+"""Seconds of a segment, in plain words: the formula that ``model.cost.seconds`` has compiled, but for what rest saves
+(``model.cost.rest``) and devices of one memory take from one another (``model.cost.crowding``).
 
-    time(segment) = sum over its parts of  alone(part) - share(part) * sum of gains over the edges inside
+    time(segment) = sum over its parts of  alone(part) + joins(part) - share(part) * sum of gains over the edges inside
 
 ``alone`` is the time of a segment of that part only, with the start of its session and the layouts at its borders:
 ``whole_s`` of its kernel, or ``fixed + slope * share`` where the layer is split; a share of channels with all those of
@@ -13,10 +14,7 @@ saved. What a part saves is never more than all parts before it took.
 Gains of edges that were not measured are a part of what the shorter of both layers takes, by pair of kinds.
 
 Where a layer was made in parts that do not lie side by side in memory, its reader puts them together first, or adds
-them: that comes on top (``joins`` of the unit, by axis).
-
-A segment before which its device has rested takes less: a part of its time, so many seconds at most (``rested_part``
-and ``rested_s`` of the unit).
+them: that comes on top (``joins`` of the unit, by axis), of all of it where each part of the reader needs all.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ from model.network.signature import signatures
 
 
 class Join(NamedTuple):
-    """Parts that are put together: axis along which they are, bytes that are read for it."""
+    """Parts that are put together for a part of a reader: axis along which they are, bytes that are read for it."""
 
     axis: int
     size_bytes: float
@@ -84,7 +82,7 @@ class Network:
         made: set[int] = set()
         for part in parts:
             edges = self.edges[part.layer]
-            joins = [join for edge in edges if edge.maker in divided for join in self._join(edge, divided[edge.maker])]
+            joins = [j for edge in edges if edge.maker in divided for j in self._join(edge, divided[edge.maker], part)]
             saves = [edge for edge in edges if edge.maker in made]
             kept = sum(edge.size_bytes for edge in saves if edge.origin in made)
             yield InSegment(part, part.share(self.graph), saves, joins, kept)
@@ -97,12 +95,13 @@ class Network:
             found[part.layer] = part.axis, found.get(part.layer, (part.axis, 0))[1] + 1
         return found
 
-    def _join(self, edge: Edge, made: tuple[int, int]) -> list[Join]:
+    def _join(self, edge: Edge, made: tuple[int, int], reader: PartOf) -> list[Join]:
         """Partial sums are read each; other parts are copied where something lies between the rows of one."""
         axis, count = made
         if not apart(self.graph, self.graph.layers[edge.maker], axis):
             return []
-        return [Join(axis, edge.size_bytes * (count if axis == boxes.PARTIAL else 1))]
+        read = 1.0 if reader.axis in edge.whole_for else reader.share(self.graph)
+        return [Join(axis, edge.size_bytes * read * (count if axis == boxes.PARTIAL else 1))]
 
 
 class Clock:
@@ -119,7 +118,7 @@ class Clock:
     def each(self, parts: Sequence[PartOf], divided: Divided = NOTHING) -> list[float]:
         """What each part adds to the segment; less than 0 where it saves its maker more than it takes."""
         inside = self.network.inside(parts, divided)
-        return [self._alone(p) + p.share * (self._joined(p) - self._saved(p)) for p in inside]
+        return [self._alone(p) + self._joined(p) - p.share * self._saved(p) for p in inside]
 
     def _alone(self, p: InSegment) -> float:
         costs, split = self.rows[p.part.layer], SPLIT + 2 * p.part.axis
@@ -132,11 +131,6 @@ class Clock:
         alone = self.rows[p.part.layer][WHOLE]
         gained = sum(self.unit.gain(e.name, e.pair, min(e.part * alone, self.rows[e.maker][WHOLE])) for e in p.saves)
         return gained + self.unit.relayout_s_per_byte * p.kept_bytes
-
-
-def unrested_s(time_s: float, rested_part: float, rested_s: float) -> float:
-    """What a segment takes whose device has not rested, of one that took so long when it had."""
-    return min(time_s / (1 - rested_part), time_s + rested_s)
 
 
 def predict(graph: Graph, parts: Sequence[PartOf], unit: UnitCost) -> float:

@@ -165,7 +165,8 @@ def _solved(amounts: Floats, seconds: Floats, guess: Floats, rounds: int = ROUND
     themselves unless something else is given"""
     of = seconds if of is None else of
     rows, parts = amounts / of[:, None], seconds / of
-    pull = np.diag(PULL * rows.mean(axis=0))
+    usual = rows.mean(axis=0)
+    pull = np.diag(PULL * np.where(usual > 0, usual, 1.0))
     weight = np.ones(len(seconds))
     for _ in range(rounds):
         both = np.vstack([rows * weight[:, None], pull])

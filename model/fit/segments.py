@@ -148,7 +148,7 @@ def _terms(p: InSegment, name: str, vector: int) -> Iterator[tuple[Column, float
     if p.kept_bytes:
         yield Column(KEPT, ""), -p.share * p.kept_bytes
     for join in p.joins:
-        yield Column(JOIN, "", join.axis), p.share * join.size_bytes
+        yield Column(JOIN, "", join.axis), join.size_bytes
 
 
 def _solved(

@@ -22,8 +22,9 @@ import numpy as np
 
 from model.cluster.coefficients import UnitCost
 from model.cost.crowding import crowded_bytes
+from model.cost.rest import unrested_s
 from model.cost.samples import Run, means_s, scatter_s
-from model.cost.segment_time import Clock, Network, unrested_s
+from model.cost.segment_time import Clock, Network
 from model.fit.link_costs import LinkCosts
 from model.fit.links import one_way_s
 from model.fit.robust import FAR, LOST, loss, robust

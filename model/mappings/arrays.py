@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from model.mappings.mapping import extent
 from model.network import boxes
-from model.network.graph import Graph, Layer
+from model.network.graph import Graph
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float64]
@@ -67,10 +67,10 @@ def arrays(graph: Graph) -> GraphArrays:
     names = tensor_names(graph)
     number = {name: i for i, name in enumerate(names)}
     makes = [[name] for name in graph.inputs] + [list(i.outputs) for i in graph.layers] + [[] for _ in graph.outputs]
-    rules = [[boxes.rule(graph, layer, kind) for kind in range(boxes.KINDS)] for layer in graph.layers]
+    rules = [boxes.rules(graph, layer) for layer in graph.layers]
     ends = [[(name, [boxes.WHOLE] * boxes.KINDS)] for name in graph.outputs]
-    reads: list[Reads] = (
-        [[] for _ in graph.inputs] + [_reads(graph, i, r) for i, r in zip(graph.layers, rules, strict=True)] + ends
+    reads: list[boxes.Reads] = (
+        [[] for _ in graph.inputs] + [boxes.reads(graph, i, r) for i, r in zip(graph.layers, rules, strict=True)] + ends
     )
     edges = [(number[name], needs) for row in reads for name, needs in row]
     edge_task = np.repeat(np.arange(len(reads)), [len(row) for row in reads])
@@ -99,19 +99,7 @@ def arrays(graph: Graph) -> GraphArrays:
     )
 
 
-Reads = list[tuple[str, list[boxes.Need]]]
-
-
-def _reads(graph: Graph, layer: Layer, rules: list[boxes.Rule | None]) -> Reads:
-    """Activations that the layer reads, each with what a box of the output needs of it, for each kind of split."""
-    return [
-        (name, [rule.needs[k] if rule else boxes.WHOLE for rule in rules])
-        for k, name in enumerate(layer.inputs)
-        if name and not graph.is_constant(name)
-    ]
-
-
-def _cuts(graph: Graph, rules: list[list[boxes.Rule | None]]) -> tuple[Ints, Ints]:
+def _cuts(graph: Graph, rules: list[boxes.Rules]) -> tuple[Ints, Ints]:
     """Size and grain of every task for every kind of split; inputs and outputs of the network stay whole."""
     sizes = [[extent(graph, layer, kind) for kind in range(boxes.KINDS)] for layer in graph.layers]
     grains = [

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from model.cluster.platform import Platform
 from model.mappings.autodice_names import Names
-from model.mappings.mapping import NEIGHBOUR, Mapping, Shard, checked, extent
+from model.mappings.mapping import NEIGHBOUR, Mapping, Shard, checked, extent, shortened
 from model.network import boxes
 from model.network.graph import Graph, Layer
 from runtime.errors import CleaveError
@@ -165,7 +165,7 @@ class _Reader:
 
     def raise_problems(self) -> None:
         if self.problems:
-            raise CleaveError(*self.problems)
+            raise CleaveError(*shortened(self.problems, self.where))
 
     def pairs(self, text: str, where: str) -> Pairs:
         """The entries of a JSON object. Objects become tuples, so that no key is lost; arrays are lists."""

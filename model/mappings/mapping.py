@@ -163,9 +163,14 @@ def checked(mapping: Mapping, graph: Graph, platform: Platform, where: str, prob
     """The mapping, or a ``CleaveError`` with ``problems`` and everything that ``check`` finds."""
     found = list(problems) or mapping.check(graph, platform)
     if found:
-        more = [f"{where}: and {len(found) - MOST} more like these"] if len(found) > MOST else []
-        raise CleaveError(*[f"{where}: {problem}" for problem in found[:MOST]], *more)
+        raise CleaveError(*shortened([f"{where}: {problem}" for problem in found], where))
     return mapping
+
+
+def shortened(problems: Sequence[str], where: str) -> list[str]:
+    """As many of them as somebody reads."""
+    more = [f"{where}: and {len(problems) - MOST} more like these"] if len(problems) > MOST else []
+    return [*problems[:MOST], *more]
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -215,7 +220,7 @@ def _check_cover(where: str, shards: list[Shard], size: int, axis: int) -> list[
         if start > end:
             problems.append(f"{where}: {what} {end}..{start} are on no device")
         elif start < end and axis != boxes.ROWS:
-            problems.append(f"{where}: {what} {start}..{end} are on two devices")
+            problems.append(f"{where}: {what} {start}..{end} are in two parts")
     return problems + (_check_tiles(where, shards) if axis == boxes.ROWS else [])
 
 

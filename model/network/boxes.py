@@ -41,14 +41,22 @@ __all__ = [
     "SAMPLES",
     "WHOLE",
     "Need",
+    "Reads",
     "Rule",
+    "Rules",
     "constants",
     "is_heavy",
+    "reads",
     "rule",
+    "rules",
     "sizes",
 ]
 
 
+Rules = list[Rule | None]
+"""Of a layer, by kind of split."""
+Reads = list[tuple[str, list[Need]]]
+"""What a layer reads: tensors, and what a box of its output needs of each, by kind of split."""
 ADDED = ("float32", "float64")
 """Types that partial sums may be of. A sum of float16 may be finite where a part of it is not."""
 
@@ -70,6 +78,20 @@ def rule(graph: Graph, layer: Layer, kind: int = CHANNELS) -> Rule | None:
         return None
     found = RULES[layer.op](graph, layer, kind)
     return found if found is not None and found.size // found.grain > 1 else None
+
+
+def rules(graph: Graph, layer: Layer) -> Rules:
+    """Those of ``layer``, by kind of split."""
+    return [rule(graph, layer, kind) for kind in range(KINDS)]
+
+
+def reads(graph: Graph, layer: Layer, rules: Rules) -> Reads:
+    """Activations that the layer reads, in order, each with what a box of the output needs of it, by kind of split."""
+    return [
+        (name, [found.needs[k] if found else WHOLE for found in rules])
+        for k, name in enumerate(layer.inputs)
+        if name and not graph.is_constant(name)
+    ]
 
 
 def constants(graph: Graph, layer: Layer, kind: int) -> dict[str, Need]:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from model.network.graph import Graph, Layer
+from model.network.layer_kinds import kind
 
 STEPS = frozenset({"Sign", "Floor", "Ceil", "Round", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
+
+EACH = frozenset({"activation", "elementwise", "move", "view"})
+"""Kinds of layers that compute each element by itself."""
 
 
 def steps(graph: Graph) -> list[Layer]:
@@ -17,9 +21,14 @@ def steps(graph: Graph) -> list[Layer]:
         after_sums = not summed.isdisjoint(layer.inputs)
         if after_sums and _makes_steps(graph, layer):
             found.append(layer)
-        if after_sums or layer.macs:
+        if after_sums or _sums_up(graph, layer):
             summed.update(name for name in layer.outputs if _floats(graph, name))
     return found
+
+
+def _sums_up(graph: Graph, layer: Layer) -> bool:
+    """Whether each element of what it makes is of many, in an order that is somebody else's choice."""
+    return layer.macs > 0 and kind(graph, layer) not in EACH and "Max" not in layer.op
 
 
 def _makes_steps(graph: Graph, layer: Layer) -> bool:

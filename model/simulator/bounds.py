@@ -157,9 +157,9 @@ def gains(script: Script, platform: Platform) -> list[Gain]:
 
 def _devices(script: Script, platform: Platform) -> Iterator[Better]:
     """Each device with 1 % more speed."""
-    rates = {device: rate for device in script.devices if (rate := _flops(script, device))}
+    rates = {device: rate for device in script.devices if (rate := _flops(script, device)) is not None}
     for device, rate in rates.items():
-        yield SPEED, platform.devices[device].name, rate * MORE, _faster(script.case.costs, [device])
+        yield SPEED, platform.devices[device].name, rate * MORE or None, _faster(script.case.costs, [device])
     if len(rates) > 1:
         yield SPEED, ALL, None, _faster(script.case.costs, list(rates))
 
@@ -192,8 +192,8 @@ def _talking(script: Script, platform: Platform) -> tuple[dict[str, list[int]], 
     return cards, {platform.hosts[h].name: [h] for h in np.unique(source[source == target]).tolist()}
 
 
-def _flops(script: Script, device: int) -> float:
-    """FLOP/s that a device reaches in its share of the layers; 0: it computes none."""
+def _flops(script: Script, device: int) -> float | None:
+    """FLOP/s that a device reaches in its share of the layers; 0: they have no MACs; None: it computes none."""
     case, macs, time_s = script.case, 0.0, 0.0
     for layer in script.graph.layers:
         task = case.g.n_inputs + layer.index
@@ -201,7 +201,7 @@ def _flops(script: Script, device: int) -> float:
             if case.shards.device[shard] == device:
                 macs += layer.macs * case.share(task, shard)
                 time_s += case.ledger.seconds[shard]
-    return FLOPS_PER_MAC * macs / time_s if time_s else 0.0
+    return FLOPS_PER_MAC * macs / time_s if time_s else None
 
 
 def _faster(c: CostArrays, devices: list[int]) -> CostArrays:

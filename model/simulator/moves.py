@@ -173,7 +173,7 @@ def _mark_first(g: GraphArrays, b: Board, device: int) -> None:
 
 @inlined
 def _countable(b: Board) -> bool:
-    """As in ``simulation``."""
+    """As in ``simulation``, about: by what the board knows of its tasks."""
     return b.note[SPENT] < LONGEST_S * 1e6
 
 

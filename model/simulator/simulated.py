@@ -304,9 +304,12 @@ def simulated(graph: Graph, platform: Platform, mapping: Mapping, frames: int = 
     case = Case.of(graph, platform, mapping)
     times = play(case, frames, warmup)
     if simulation.UNCOUNTABLE in (times.latency_s, times.period_s):
+        many, fewer = f"{warmup + frames} of them are", "ask for fewer frames, or "
+        if frames == 1:
+            many, fewer = "that is", ""
         raise CleaveError(
-            f"a frame takes {analytical.latency_s:.3g} s: {warmup + frames} of them are more than can be simulated "
-            f"({LONGEST_S:g} s); ask for fewer frames, or have the figures of the platform looked at"
+            f"a frame takes {analytical.latency_s:.3g} s: {many} more than can be simulated ({LONGEST_S:g} s); "
+            f"{fewer}have the figures of the platform looked at"
         )
     stream = Events.of(case, times.stream, warmup + frames) if times.stream else None
     price = booked(case, times.latency_s, times.period_s)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numba
 import pytest
 
-from model.compiled import on_compiling
+from model.compiled import on_compiling, sources
 
 pytestmark = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 
@@ -54,6 +54,13 @@ def test_the_first_function_that_is_compiled_is_told() -> None:
     one, other = numba.njit(lambda x: x + 1), numba.njit(lambda x: x + 2)
     assert (one(1), other(1), other(2)) == (2, 3, 4)
     assert said == ["compiling"]
+
+
+def test_files_whose_constants_stand_in_kernels_are_part_of_the_key() -> None:
+    root = Path(__file__).parents[2]
+    found = {str(file.relative_to(root)) for file in sources(root)}
+    assert {"dse/evaluation.py", "runtime/bench.py", "dse/place/workload.py", "model/cost/seconds.py"} <= found
+    assert "dse/cli/main.py" not in found
 
 
 def test_of_two_processes_that_need_a_function_at_once_one_compiles_it_and_both_say_so(tmp_path: Path) -> None:

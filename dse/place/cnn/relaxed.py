@@ -188,7 +188,8 @@ def took(g: GraphArrays, p: Parts, w: Wires, splits: int) -> Took:
     divisible = p.smallest < 1
     if not divisible.any():
         return Took(alone, alone, alone)
-    smallest = (p.fixed + (p.slope - p.saved) * p.smallest[:, None]).min(axis=1)
+    ends = (p.fixed + (p.slope - p.saved) * share[:, None] for share in (p.smallest, 1 - p.smallest))
+    smallest = np.minimum(*ends).min(axis=1)
     in_parts = (_soonest_parts(p, splits, m) for m in (_moves(g, p, w), Moves.none(p)))
     return Took(*(np.where(divisible, np.clip(sooner, 0, alone), alone) for sooner in (*in_parts, smallest)))
 

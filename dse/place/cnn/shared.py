@@ -12,6 +12,7 @@ import numpy as np
 
 from dse.chromosomes import EQUAL, Decoding
 from dse.place.cnn.relaxed import Parts, partly, parts
+from dse.place.cnn.stretches import crossing, positions
 from dse.place.cnn.wires import Wires
 from model.compiled import allocating
 from model.cost.costs import CostArrays
@@ -42,7 +43,7 @@ class Layers(NamedTuple):
 def layers(g: GraphArrays, coding: Decoding, p: Parts, cuts: Ints) -> Layers:
     """Of mappings by split points, cut where these may be."""
     n = g.n_layers
-    at = (np.searchsorted(cuts, np.arange(n), side="right") - 1).astype(np.int32)
+    at = positions(g, cuts)
     none = np.full(n, -1, dtype=np.int32)
     found = Layers(
         at, _kept(g, coding, p), none, none.copy(), np.zeros((n, 2)), np.full(n, len(cuts), np.int32), np.zeros(n)
@@ -88,27 +89,16 @@ def _last_reader(g: GraphArrays, tensor: int) -> int:
     return int(uses[uses < g.n_layers].max())
 
 
-def crossing(g: GraphArrays, p: Parts, of: Layers, cuts: int) -> tuple[Floats, Floats]:
-    """(cuts, cuts, 2) messages and bytes that come into a stretch and go out of it at least, by first and last cut."""
-    into, out = (np.zeros((cuts, cuts, 2)) for _ in range(2))
-    needs: dict[tuple[int, int], set[int]] = {}
-    for edge, maker, reader in edges(g):
-        if of.kept[reader] > 0 and of.kept[maker] > 0 and not partly(g, p, edge, reader):
-            needs.setdefault((maker, int(g.edge_tensor[edge])), set()).add(int(of.at[reader]))
-    for (maker, tensor), readers in needs.items():
-        here, behind = int(of.at[maker]), np.array(sorted(r for r in readers if r > of.at[maker]))
-        message = 1.0, g.tensor_bytes[tensor] * of.kept[maker]
-        if len(behind):
-            out[: here + 1, here + 1 : behind[-1] + 1] += message
-            for a in range(here + 1, behind[-1] + 1):
-                into[a, behind[np.searchsorted(behind, a)] + 1 :] += message
-    return into, out
+def _crossing(g: GraphArrays, p: Parts, of: Layers, cuts: int) -> tuple[Floats, Floats]:
+    """What comes into a stretch and goes out of it at least."""
+    over = (edge for edge in edges(g) if min(of.kept[list(edge[1:])]) > 0 and not partly(g, p, edge[0], edge[2]))
+    return crossing(g, of.at, of.kept, cuts, over)
 
 
 def shared_loads(g: GraphArrays, coding: Decoding, p: Parts, w: Wires, cuts: Ints, devices: list[int]) -> Floats:
     """(C, m+1, m+1) seconds a frame that a device or its link is busy with a stretch, at least."""
     of = layers(g, coding, p, cuts)
-    into, out = crossing(g, p, of, len(cuts))
+    into, out = _crossing(g, p, of, len(cuts))
     return np.array([_loads(p, w, of, cuts, into, out, device) for device in devices])
 
 
@@ -131,7 +121,7 @@ def pair_loads(g: GraphArrays, coding: Decoding, w: Wires, c: CostArrays, cuts: 
     """
     p = parts(g, c, 2)
     of = layers(g, coding._replace(rows=2), p, cuts)
-    into, out = crossing(g, p, of, len(cuts))
+    into, out = _crossing(g, p, of, len(cuts))
     return np.array([_pair(p, w, of, cuts, into, out, device) for device in devices])
 
 

@@ -6,17 +6,17 @@ a layer that is the first to read something from before the stretch, and after o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from model.compiled import kernel, on_all_cores
 from model.cost.costs import HOLD, WATTS, CostArrays
 from model.cost.rest import busy_after
 from model.cost.seconds import seconds_of
-from model.mappings.arrays import Floats, GraphArrays, Ints
+from model.mappings.arrays import Floats, GraphArrays, Ints, edges
 from model.mappings.lowering import Shards
 from model.network.boxes import CHANNELS
 
@@ -53,7 +53,8 @@ def stretches(g: GraphArrays, c: CostArrays, cuts: Ints, devices: list[int]) -> 
     bytes_of = c.cut_bytes[layers, CHANNELS] + c.kept_bytes[layers, CHANNELS]
     resident = bytes_of[:, None] * c.work[layers][:, devices, HOLD]
     so_far = np.vstack((np.zeros(len(devices)), np.cumsum(resident, axis=0)))[cuts].T
-    return Stretches(seconds, until, *_crossing(g, cuts), joules, so_far[:, None, :] - so_far[:, :, None])
+    crosses = crossing(g, positions(g, cuts), np.ones(g.n_layers), len(cuts), edges(g))
+    return Stretches(seconds, until, *crosses, joules, so_far[:, None, :] - so_far[:, :, None])
 
 
 def last_read(g: GraphArrays, cuts: Ints) -> Ints:
@@ -120,22 +121,28 @@ def _news(g: GraphArrays) -> tuple[Ints, Ints]:
     return behind, last
 
 
-def _crossing(g: GraphArrays, cuts: Ints) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """What comes into and goes out of stretches; what enters and leaves the network is not counted."""
-    into, out = (np.zeros((len(cuts), len(cuts), 2)) for _ in range(2))
-    for tensor, task in enumerate(g.tensor_task):
-        uses = g.use_task[g.use_ptr[tensor] : g.use_ptr[tensor + 1]]
-        readers = np.unique(_group(g, cuts, uses[uses < g.n_inputs + g.n_layers]))
-        maker = _group(g, cuts, task)
-        if task < g.n_inputs or not len(readers) or readers[-1] <= maker:
-            continue
-        message = 1.0, g.tensor_bytes[tensor]
-        out[: maker + 1, maker + 1 : readers[-1] + 1] += message
-        for a in range(maker + 1, readers[-1] + 1):
-            into[a, readers[np.searchsorted(readers, a)] + 1 :] += message
+def positions(g: GraphArrays, cuts: Ints) -> Ints:
+    """(L,) between which cuts a layer lies."""
+    return (np.searchsorted(cuts, np.arange(g.n_layers), side="right") - 1).astype(np.int32)
+
+
+def crossing(
+    g: GraphArrays, at: Ints, kept: Floats, cuts: int, over: Iterable[tuple[int, int, int]]
+) -> tuple[Floats, Floats]:
+    """(cuts, cuts, 2) messages and bytes that come into a stretch and go out of it, by first and last cut; what enters
+    and leaves the network is not counted.
+
+    at: ``positions``; kept: (L,) share of what a layer makes that its device has; over: ``edges`` that are looked at
+    """
+    into, out = (np.zeros((cuts, cuts, 2)) for _ in range(2))
+    readers: dict[tuple[int, int], set[int]] = {}
+    for edge, maker, reader in over:
+        readers.setdefault((maker, int(g.edge_tensor[edge])), set()).add(int(at[reader]))
+    for (maker, tensor), on in readers.items():
+        here, behind = int(at[maker]), np.array(sorted(reader for reader in on if reader > at[maker]))
+        message = 1.0, g.tensor_bytes[tensor] * kept[maker]
+        if len(behind):
+            out[: here + 1, here + 1 : behind[-1] + 1] += message
+            for a in range(here + 1, behind[-1] + 1):
+                into[a, behind[np.searchsorted(behind, a)] + 1 :] += message
     return into, out
-
-
-def _group(g: GraphArrays, cuts: Ints, task: NDArray[np.integer] | np.integer) -> NDArray[np.intp]:
-    """Between which cuts a layer lies."""
-    return np.searchsorted(cuts, task - g.n_inputs, side="right") - 1

@@ -230,7 +230,7 @@ def write_mapping(**changed: object) -> str:
         ),
         ({"l1": [part(A, 0, 4), part(B, 5, 10)]}, ["layer 'l1': channels 4..5 are on no device"]),
         ({"l1": [part(A, 0, 4), part(B, 4, 9)]}, ["layer 'l1': channels 9..10 are on no device"]),
-        ({"l1": [part(A, 0, 6), part(B, 5, 10)]}, ["layer 'l1': channels 5..6 are on two devices"]),
+        ({"l1": [part(A, 0, 6), part(B, 5, 10)]}, ["layer 'l1': channels 5..6 are in two parts"]),
         ({"l1": [part(A, 0, 6), part(B, 6, 11)]}, ["layer 'l1': box 6..11 is not inside 0..10"]),
         ({"l1": 5}, ["layer 'l1': a part needs device, axis, start and stop, and nothing else"]),
         ({"l1": [part(A, 0, 4.5)]}, ["layer 'l1': axis, start and stop must be whole numbers"]),  # type: ignore[arg-type]
@@ -581,6 +581,10 @@ def test_what_parts_may_bring_to_another_step_is_said(here: Path) -> None:
     said = done("run", "--cnn", "binary.onnx", "--platform", "two.txt", "--dry-run")
     assert "binary: layer 'second' (Sign), and 1 other, turns floats into steps." in said
     assert "steps" not in done(*RUN, "--dry-run")
+    for op in ("Relu", "MaxPool"):  # which sum nothing up
+        made = {"kernel_shape": [2, 2]} if op == "MaxPool" else {}
+        save(here, network([node(op, ["x"], ["a"], **made), node("Round", ["a"], ["y"])], {"x": (1, 4, 5, 5)}, ["y"]))
+        assert "steps" not in done("run", "--cnn", "tiny.onnx", "--platform", "two.txt", "--dry-run")
 
 
 @pytest.fixture

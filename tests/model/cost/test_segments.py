@@ -31,7 +31,18 @@ from model.network.layer_kinds import PAIRS
 from model.network.signature import signatures
 from model.simulator.simulated import simulated
 from runtime.plan import RankPlan, Recv, Run, Send, Step
-from tests.tiny_cnn import branches, by_blocks, examples, graph_of, platform, random_mapping, six_layers
+from tests.tiny_cnn import (
+    branches,
+    by_blocks,
+    examples,
+    graph_of,
+    network,
+    node,
+    platform,
+    random_mapping,
+    six_layers,
+    weight,
+)
 
 DEVICES = 3
 MODELS: dict[str, ModelProto] = {"branches": branches(), "six": six_layers(), "by blocks": by_blocks()}
@@ -124,6 +135,21 @@ def test_a_segment_takes_what_the_formula_says(
             usual = clock.seconds(parts, divided)
             less = min(figures.rested_part * usual, figures.rested_s) if begins_rested(rank, run, ends) else 0.0
             assert found == pytest.approx(usual - less, rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.parametrize(("op", "all_of_it"), [("Conv", True), ("AveragePool", False)])
+def test_a_part_puts_together_what_it_needs_of_a_layer_in_parts(tmp_path: Path, op: str, all_of_it: bool) -> None:
+    nodes = [node("Conv", ["x", "v"], ["a"]), node(op, ["a", "w"][: 1 + all_of_it], ["y"], kernel_shape=[3, 3])]
+    made = network(nodes, {"x": (1, 8, 9, 9)}, ["y"], {"v": weight(8, 8, 3, 3), "w": weight(8, 8, 3, 3)})
+    graph = graph_of(tmp_path, made)
+    joins = {boxes.ROWS: 3e-9, boxes.PARTIAL: 7e-9}
+    clock = Clock(Network(graph), replace(coefficients.load("generic").unit("cpu"), joins=joins))
+    for axis, read in ((boxes.ROWS, 1), (boxes.PARTIAL, 2)):
+        for stop in (2, 4, 8):
+            part = [PartOf(1, boxes.CHANNELS, 0, stop)]
+            longer = clock.seconds(part, {0: (axis, 2)}) - clock.seconds(part)
+            needed = graph.tensors["a"].size_bytes * (1 if all_of_it else stop / 8)
+            assert longer == pytest.approx(joins[axis] * read * needed, rel=1e-6)
 
 
 def test_a_segment_that_waits_takes_longer_once_however_many_messages_it_waits_for(

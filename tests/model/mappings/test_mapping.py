@@ -73,7 +73,7 @@ def test_shards_are_kept_in_order() -> None:
         ([(0, 4), (6, 10)], "layer 'l1': channels 4..6 are on no device"),
         ([(2, 10)], "layer 'l1': channels 0..2 are on no device"),
         ([(0, 8)], "layer 'l1': channels 8..10 are on no device"),
-        ([(0, 6), (4, 10)], "layer 'l1': channels 4..6 are on two devices"),
+        ([(0, 6), (4, 10)], "layer 'l1': channels 4..6 are in two parts"),
         ([(0, 11)], "layer 'l1': box 0..11 is not inside 0..10"),
         ([(0, 5), (5, 5), (5, 10)], "layer 'l1': box 5..5 is not inside 0..10"),
         ([(-1, 10)], "layer 'l1': box -1..10 is not inside 0..10"),
