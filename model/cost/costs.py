@@ -121,7 +121,8 @@ def whole_s(c: CostArrays) -> Floats:
 
 
 def in_vectors(g: GraphArrays, c: CostArrays) -> GraphArrays:
-    """A graph that is cut between vectors of channels alone: within one a cut makes two parts of what took as long."""
+    """A graph that is cut between vectors of channels alone, where the channels of a layer are so many times something:
+    within one a cut makes two parts of what took as long."""
     vector = np.maximum(c.work[..., VECTOR].max(axis=1), 1).astype(g.grain.dtype)
     grain = g.grain.copy()
     grain[:, boxes.CHANNELS] = np.gcd(g.size[:, boxes.CHANNELS], np.lcm(grain[:, boxes.CHANNELS], vector))
