@@ -9,7 +9,6 @@ from __future__ import annotations
 import getpass
 import json
 import logging
-import re
 import shlex
 import socket
 from contextlib import suppress
@@ -19,6 +18,7 @@ from typing import Any
 
 import paramiko
 
+from runtime.deploy.configured import believed, configured
 from runtime.deploy.far.common import MARK
 from runtime.deploy.keys import Trust, entry
 from runtime.deploy.target import HostError, Target
@@ -171,12 +171,14 @@ class Talk:
 
 def connect(target: Target, trust: Trust, password: str | None = None) -> Connection:
     """Reach a host, check its key, log in as OpenSSH would. Ends within ``CONNECT_S + 2 * LOGIN_S``."""
-    said = _config(target)
+    said = configured(target.address)
     address, port = said.get("hostname", target.address), target.port or said.get("port", 22)
+    trust, alias = believed(trust, said), said.get("hostkeyalias")
+    known_as = (alias, 22) if alias else (address, port)
     keys = _keys(target, said.get("identityfile", []))
     others = target.key is None and said.get("identitiesonly", "no") != "yes"
     line = _reach(target, address, port)
-    client, check = paramiko.SSHClient(), _Check(target, trust, port)
+    client, check = paramiko.SSHClient(), _Check(target, trust, known_as)
     client.set_missing_host_key_policy(check)
     try:
         client.connect(
@@ -191,7 +193,7 @@ def connect(target: Target, trust: Trust, password: str | None = None) -> Connec
             banner_timeout=LOGIN_S,
             auth_timeout=LOGIN_S,
             timeout=CONNECT_S,
-            transport_factory=_transport(trust, target, address, port),
+            transport_factory=_transport(trust, target, known_as),
         )
     except HostError:
         line.close()
@@ -223,23 +225,22 @@ def lost(error: Exception) -> HostError:
 class _Check(paramiko.MissingHostKeyPolicy):
     """Asked for every host: the client itself is given no known keys, so that one place decides."""
 
-    def __init__(self, target: Target, trust: Trust, port: int) -> None:
-        self._target, self._trust, self._port = target, trust, port
+    def __init__(self, target: Target, trust: Trust, known_as: tuple[str, int]) -> None:
+        self._target, self._trust, self._known_as = target, trust, known_as
         self.passed = False  # all that goes wrong afterwards is in logging in
 
     def missing_host_key(self, client: Any, hostname: str, key: Any) -> None:
         """Raise unless the key is the right one."""
-        address = hostname[1:].partition("]")[0] if hostname.startswith("[") else hostname
-        self._trust.check(self._target.name, address, self._port, key)
+        self._trust.check(self._target.name, *self._known_as, key)
         self.passed = True
 
 
-def _transport(trust: Trust, target: Target, address: str, port: int) -> Any:
+def _transport(trust: Trust, target: Target, known_as: tuple[str, int]) -> Any:
     """Ask for a kind of key that is known of the host, as OpenSSH does; it may have several."""
 
     def make(line: Any, **options: Any) -> Any:
         transport = paramiko.Transport(line, **options)
-        kinds = {key.get_name() for key in trust.known(address, port)}
+        kinds = {key.get_name() for key in trust.known(*known_as)}
         if kinds and target.name not in trust.pins:
             security, usual = transport.get_security_options(), transport.get_security_options().key_types
             names = {"ssh-rsa": "rsa-sha2-512"}
@@ -268,29 +269,6 @@ def _reach(target: Target, address: str, port: int) -> socket.socket:
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, LOST_S * 1000)
     return line
-
-
-def _config(target: Target) -> dict[str, Any]:
-    """What the user's own ``~/.ssh/config`` says of the address."""
-    file = Path("~/.ssh/config").expanduser()
-    if not file.is_file():
-        return {}
-    try:
-        text = file.read_text(encoding="utf-8", errors="surrogateescape")  # names of files may be any bytes
-        found: dict[str, Any] = dict(paramiko.SSHConfig.from_text(text).lookup(target.address))
-    except (paramiko.SSHException, OSError, ValueError) as error:
-        raise HostError(f"{file} cannot be read: {error}") from error
-    if any((found.get(key) or "none").lower() != "none" for key in ("proxyjump", "proxycommand")):
-        raise HostError(f"{file} reaches it through another host (ProxyJump, ProxyCommand), which is not supported yet")
-    if "port" in found:
-        found["port"] = _port(file, found["port"])
-    return found
-
-
-def _port(file: Path, text: str) -> int:
-    if not re.fullmatch("[0-9]{1,5}", text) or not 1 <= int(text) <= 65535:
-        raise HostError(f"{file} says Port {text} of it: write a whole number from 1 to 65535")
-    return int(text)
 
 
 def _keys(target: Target, configured: list[str]) -> list[str]:
