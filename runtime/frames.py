@@ -64,7 +64,7 @@ class Frames:
         """Frame ``index`` of every input. One of which a file has fewer frames starts again."""
         if self._given:
             found = {name: frames[index % len(frames)] for name, frames in self._given.items()}
-            return {name: np.asarray(array, self._inputs[name].dtype) for name, array in found.items()}
+            return {name: np.require(array, self._inputs[name].dtype, ["A", "E"]) for name, array in found.items()}
         return {name: made[index % len(made)] for name, made in self._made.items()}
 
     def fill(self, index: int, inputs: dict[str, np.ndarray]) -> None:

@@ -1,13 +1,17 @@
 """Frames from files: for each input of the CNN a sequence of frames, an array or something like one.
 
-A large file is mapped into memory and a folder read file by file, so that neither has to fit.
+A large file is mapped into memory and a folder read file by file, so that neither has to fit; an .npz file as far as
+its arrays are not compressed.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
+import struct
 from typing import Any, Callable, Protocol, TypeVar
+from zipfile import ZIP_STORED
 
 import numpy as np
 
@@ -20,6 +24,12 @@ KEPT_BYTES = 64 * 2**20
 RAW = (".raw", ".bin")
 FILES = (".npy", *RAW, *SUFFIXES)
 """Endings of files that a folder of frames may hold."""
+
+LOCAL = struct.Struct("<26xHH")
+"""Of what is before a member of a .zip file: how long its name is and what follows the name."""
+
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+"""Readers of what is before the values of an array, by the version of its form."""
 
 T = TypeVar("T")
 
@@ -114,19 +124,48 @@ class Files:
 
 
 def _npz(path: str, buffers: dict[str, np.ndarray]) -> dict[str, Several]:
-    def read() -> dict[str, np.ndarray]:
+    def read() -> dict[str, Any]:
         with np.load(path, allow_pickle=False) as file:
             missing = sorted(set(buffers) - set(file.files))
             if missing:
                 raise CleaveError(f"{path}: has no array for input {missing}, only {sorted(file.files)}")
-            return {name: member(file, name) for name in buffers}
+            return {name: _in_place(path, file, name) for name in buffers}
 
     return {name: _fit(array, buffers[name], f"{path}: {name!r}") for name, array in _read(path, read).items()}
 
 
 def member(file: Any, name: str) -> Any:
-    """What an .npz file has by a name. By ``a.npy`` numpy also finds what is called ``a``."""
-    return file[f"{name}.npy" if f"{name}.npy" in file.zip.namelist() else name]
+    """What an .npz file has by a name, read."""
+    return file[_called(file, name)]
+
+
+def _called(file: Any, name: str) -> str:
+    """By ``a.npy`` numpy also finds what is called ``a``."""
+    return f"{name}.npy" if f"{name}.npy" in file.zip.namelist() else name
+
+
+def _in_place(path: str, file: Any, name: str) -> Any:
+    """The same, mapped where it is not compressed."""
+    info = file.zip.getinfo(_called(file, name))
+    try:
+        found = _mapped(path, info.header_offset, info.file_size) if info.compress_type == ZIP_STORED else None
+    except (ValueError, KeyError, struct.error):
+        found = None  # numpy says what is wrong, or knows another form
+    return member(file, name) if found is None else found
+
+
+def _mapped(path: str, begin: int, size_bytes: int) -> np.ndarray | None:
+    """The array of a member that begins there; ``None`` for one that holds nothing, or no plain values."""
+    with open(path, "rb") as file:
+        file.seek(begin)
+        file.seek(sum(LOCAL.unpack(file.read(LOCAL.size))), os.SEEK_CUR)
+        end = file.tell() + size_bytes
+        shape, fortran, dtype = HEADERS[np.lib.format.read_magic(file)](file)
+        offset = file.tell()
+    values_bytes = math.prod(shape) * dtype.itemsize
+    if dtype.hasobject or not 0 < values_bytes <= end - offset:
+        return None
+    return np.memmap(path, dtype, "r", offset, shape, "F" if fortran else "C")
 
 
 def _raw(path: str, buffer: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.errors import CleaveError
-from runtime.frames import Frames, save_npz
+from runtime.frames import Frames, save_npz, save_stacks
 from runtime.images import PLAIN, Pixels
 from runtime.inputs import Several, open_inputs
 from runtime.options import Options
@@ -100,6 +100,42 @@ def test_files_of_a_folder_come_in_the_order_of_their_numbers(tmp_path: Path) ->
     (tmp_path / "more.npy").mkdir()
     frames = opened(tmp_path)
     assert [frames[i][0, 0] for i in range(len(frames))] == list(range(7))
+
+
+@given(shape=st.lists(st.integers(0, 5), max_size=4).map(tuple), fortran=st.booleans(), compressed=st.booleans(),
+       dtype=st.sampled_from(["<f4", ">f4", "<f2", ">i8", "u1", "?"]), before=st.text("ab", max_size=9))  # fmt: skip
+@examples(150)
+def test_an_npz_file_holds_what_numpy_finds_in_it(
+    shape: tuple[int, ...], fortran: bool, compressed: bool, dtype: str, before: str
+) -> None:
+    """Wherever it begins in the file, and in whichever order its bytes are."""
+    random = np.random.default_rng(len(shape))
+    frames = (random.standard_normal((*shape, 3) if fortran else (3, *shape)) * 9).astype(dtype)
+    frames = frames.T if fortran else frames
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "in.npz"
+        (np.savez_compressed if compressed else np.savez)(path, **{f"a{before}": np.arange(len(before)), "x": frames})
+        wanted = np.load(path)["x"]
+        like = np.zeros(wanted.shape[1:], frames.dtype.newbyteorder("="))
+        found = opened(path, like)
+        assert isinstance(found, np.memmap) == (not compressed and frames.size > 0)
+        assert np.array_equal(found, wanted)
+        assert found.dtype == wanted.dtype
+        given = Frames(Options(3, input=str(path)), {"x": like})
+        for index in range(3):
+            frame = given.frame(index)["x"]
+            assert np.array_equal(frame, wanted[index])
+            assert frame.flags.aligned
+
+
+def test_a_large_npz_file_is_not_read_whole(tmp_path: Path) -> None:
+    size, zeros = 2**18, np.zeros(2**18, np.uint8)
+    save_stacks(str(tmp_path / "large.npz"), {"x": ((400, size), zeros.dtype, [zeros] * 400)})
+    before = psutil.Process().memory_info().rss
+    frames = Frames(Options(400, input=str(tmp_path / "large.npz")), {"x": zeros})
+    assert frames.frame(399)["x"].sum() == 0
+    assert frames.count == 400
+    assert psutil.Process().memory_info().rss - before < 50 * size
 
 
 def test_a_large_file_is_not_read_whole(tmp_path: Path) -> None:
