@@ -92,6 +92,7 @@ def verify(
     model: Path,
     *,
     frames: int | None = None,
+    most: int | None = None,
     seed: int = 0,
     input: str | None = None,
     pixels: Pixels = PLAIN,
@@ -105,6 +106,7 @@ def verify(
     """Run frames through the bundle, on this machine's CPU, and through the whole CNN.
 
     frames: how many; ``None``: all that ``input`` holds, or ``RANDOM`` random ones of ``seed`` where there is none
+    most: of ``input``, where nobody says how many; ``None``: however many it holds
     threads, provider: of the ranks; ``None``: those of the plan
     runner: what runs the bundle, in so many seconds at most, in place of ``communicator``
     """
@@ -114,7 +116,7 @@ def verify(
         result = f"{folder}/out.npz"
         options = Options(RANDOM, input=input, output=result, seed=seed, pixels=pixels)
         options = replace(options, threads=threads, provider=provider)
-        options, given = asked(plan, options, frames)
+        options, given = asked(plan, options, frames, most)
         wanted = run_whole(model, (given.frame(i) for i in range(options.frames)))
         if runner is not None:
             runner(options, timeout_s)

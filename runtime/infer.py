@@ -45,16 +45,16 @@ def infer(bundle: Path, options: Options) -> Answer:
     return Answer(str(options.output), options.frames, plan.outputs, done.time_s)
 
 
-def asked(plan: Plan, options: Options, frames: int | None) -> tuple[Options, Frames]:
+def asked(plan: Plan, options: Options, frames: int | None, most: int | None = None) -> tuple[Options, Frames]:
     """``options`` with so many frames, and those frames; ``CleaveError`` before a rank starts where they do not fit.
 
-    frames: ``None``: as many as the input holds; where it is random, as many as ``options`` say
+    frames: ``None``: as many as the input holds, ``most`` of them; where it is random, as many as ``options`` say
     """
     buffers = {b.name: np.zeros(b.shape, b.dtype) for b in plan.inputs}
     options = replace(options, frames=frames or options.frames)
     given = Frames(options, buffers)
     if frames is None and given.count is not None:
-        options = replace(options, frames=given.count)
+        options = replace(options, frames=min(given.count, most or given.count))
         given = Frames(options, buffers)
     _check_size(plan, options)
     return options, given

@@ -64,8 +64,8 @@ class Runs:
 
     def verified(self, bundle: Path, whole: Path, how: Pixels, runner: benching.Runner | None) -> Verification:
         """The answers of the hosts, with the threads and providers of the plan, against the whole model's here."""
-        return verify(bundle, whole, input=self.input, pixels=how, threads=None, provider=None,
-                      timeout_s=self.timeout, runner=runner)  # fmt: skip
+        return verify(bundle, whole, most=max(self.frames, benching.FRAMES), input=self.input, pixels=how,
+                      threads=None, provider=None, timeout_s=self.timeout, runner=runner)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,12 @@ def bench(
     runs: Runs,
     images: Images,
     check: Annotated[
-        bool, typer.Option("--verify/--no-verify", help="On a platform: compare with the whole model too")
+        bool,
+        typer.Option(
+            "--verify/--no-verify",
+            help=f"On a platform: compare with the whole model too, on as many frames of --input as count, "
+            f"{benching.FRAMES} at least if it has them",
+        ),
     ] = True,
     keep: Keep,
     recipe: Recipe,
@@ -156,17 +161,20 @@ def bench(
         sys.stdout.write(found.to_json()) if as_json else show.bench(console, bundle, found)
         keep.write(found, aside(as_json))
         return
+    verified: Verification | None = None
     with ready(bundle, Platform.from_file(platform), recipe, loss, aside(as_json)) as made:
         whole = check_source(made.bundle, recipe.whole_model) if check else None
         with _running(made, access, as_json) as runner:
             found = runs.timed(made.bundle, how, timeout_s=runs.timeout, runner=runner)
             if not as_json:
                 show.bench(console, made.bundle, found)
-            keep.write(found, aside(as_json))
-            verified = runs.verified(made.bundle, whole, how, runner) if whole else None
-    if as_json:
-        print_json({**made.body, **json.loads(found.to_json()), **_verification(verified)})
-    elif verified:
+            try:
+                keep.write(found, aside(as_json))
+                verified = runs.verified(made.bundle, whole, how, runner) if whole else None
+            finally:  # what was measured is told, whatever becomes of its answers
+                if as_json:
+                    print_json({**made.body, **json.loads(found.to_json()), **_verification(check, verified)})
+    if verified and not as_json:
         show.verification(console, made.bundle, verified)
     raise typer.Exit(0 if verified is None or verified.passed else 1)
 
@@ -185,8 +193,8 @@ def _running(made: Outgoing, access: Running, as_json: bool) -> Iterator[benchin
             yield session.run
 
 
-def _verification(found: Verification | None) -> dict[str, Any]:
-    return {"verification": json.loads(found.to_json())} if found else {}
+def _verification(wanted: bool, found: Verification | None) -> dict[str, Any]:
+    return {"verification": found and json.loads(found.to_json())} if wanted else {}
 
 
 def _done(body: dict[str, Any], as_json: bool, lines: Sequence[str]) -> None:

@@ -16,6 +16,7 @@ from codegen.verify import HALF_TOLERANCE, STEPS_TOLERANCE, TOLERANCE, Verificat
 from model.mappings.mapping import Mapping
 from model.network.load import load
 from runtime.errors import CleaveError
+from runtime.launch import read_plan
 from tests.tiny import channels, rows, types
 from tests.tiny_cnn import NEWEST, network, node, platform, save, weight
 
@@ -54,6 +55,16 @@ def test_a_wrong_weight_is_found(communicator, tmp_path: Path) -> None:
     assert not found.passed
     assert 1e-4 < found.outputs[0].error < 0.1
     assert str(found.outputs[0]).startswith("output 'out.0': WRONG, worst error 0.0")
+
+
+def test_of_many_frames_so_many_are_compared_as_are_asked_for(tmp_path: Path) -> None:
+    tiny = channels(tmp_path)
+    (buffer,) = read_plan(tiny.bundle).inputs
+    np.save(tmp_path / "in.npy", np.random.default_rng(0).standard_normal((9, *buffer.shape)).astype(buffer.dtype))
+    for frames, most, compared in ((None, None, 9), (None, 4, 4), (None, 20, 9), (6, 4, 6)):
+        found = verify(tiny.bundle, tiny.model, frames=frames, most=most, input=str(tmp_path / "in.npy"),
+                       communicator="inprocess")  # fmt: skip
+        assert (found.passed, found.frames) == (True, compared)
 
 
 def test_a_message_with_the_wrong_box_is_found(tmp_path: Path) -> None:

@@ -108,6 +108,31 @@ def test_bench_on_a_platform_that_is_this_machine_needs_no_ssh(here: Path) -> No
     assert "the platform file says something else now of h0_cpu0 (arena); generate the bundle again" in said
 
 
+@pytest.mark.mpi
+def test_what_was_measured_is_told_though_answers_cannot_be_compared(here: Path) -> None:
+    """A frame that is not timed, and cannot be read when all are compared."""
+    (here / "p.txt").write_text("h0, address=localhost, slots=0\nh1, address=localhost, slots=0\n")
+    done("generate", "--cnn", "cnn.onnx", "--platform", "p.txt", "--mapping", "b/mapping.json", "--out", "local")
+    (here / "images" / "frame11.png").write_bytes(b"no image")
+    words = ("bench", "local", "--platform", "p.txt", "--input", "images", "--frames", 1, "--warmup", 1, *NORMAL)
+    said = dse(*words, "--json")
+    body = json.loads(said.out)
+    assert (said.code, body["verification"], len(body["latencies_s"])) == (2, None, 1)
+    assert "frame11.png" in said.sentences[-1]
+    assert "verification" not in json.loads(done(*words, "--json", "--no-verify"))
+
+
+@pytest.mark.mpi
+def test_a_benchmark_compares_as_many_frames_as_count(here: Path) -> None:
+    """Of an input with more of them; 20 at least."""
+    (here / "p.txt").write_text("h0, address=localhost, slots=0\nh1, address=localhost, slots=0\n")
+    done("generate", "--cnn", "cnn.onnx", "--platform", "p.txt", "--mapping", "b/mapping.json", "--out", "local")
+    np.save("many.npy", np.random.default_rng(1).standard_normal((40, 1, 3, 6, 8)).astype(np.float32))
+    for frames, compared in ((2, 20), (23, 23), (50, 40)):
+        words = ("bench", "local", "--platform", "p.txt", "--input", "many.npy", "--frames", frames, "--json")
+        assert json.loads(done(*words))["verification"]["frames"] == compared
+
+
 def test_answers_that_are_more_than_ranks_can_hand_in_are_refused() -> None:
     sentence = refused("infer", "b", "--input", "images", "--frames", 10_000_000, "--output", "out.npz", *NORMAL)
     assert sentence == (
