@@ -145,15 +145,16 @@ def unused(place: Path, suffix: str = "") -> Path:
 
 
 def _replace(out: Path, draft: Path) -> None:
-    """Put ``draft`` in the place of ``out``, or leave ``out`` there."""
+    """Put ``draft`` in the place of ``out``, or leave ``out`` there; also where Ctrl-C comes meanwhile."""
     aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.old.", dir=out.parent))
     old = aside / out.name
     try:
         out.rename(old)
         draft.rename(out)
-    except OSError:
-        if old.exists():
+    except BaseException:
+        if old.exists() and not out.exists():
             old.rename(out)
-        aside.rmdir()
+        if not (old.exists() and draft.exists()):  # else something was put between them, and nothing replaced
+            remove(aside)
         raise
     remove(aside)

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import stat
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -218,6 +219,34 @@ def test_force_replaces_our_own_results_entirely(tmp_path: Path, mark: str) -> N
         "out/deep/file": "new",
         f"out/{mark}": marked(mark, "new"),
     }
+
+
+@pytest.mark.parametrize("when", range(4))
+def test_ctrl_c_while_results_are_replaced_leaves_the_old_or_the_new_ones(
+    when: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes before or right after the first renaming or the second."""
+    results(tmp_path / "out")
+    before, rename, moments = tree(tmp_path), Path.rename, count()
+
+    def interrupted(self: Path, target: Path) -> Path:
+        if next(moments) == when:
+            raise SystemExit(130)
+        found = rename(self, target)
+        if next(moments) == when:
+            raise SystemExit(130)
+        return found
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+
+    def write() -> None:
+        with fresh(tmp_path / "out", force=True) as draft:
+            fill(draft)
+
+    with pytest.raises(SystemExit):
+        write()
+    new = {name: text if text == "folder" else text.replace("old", "new") for name, text in before.items()}
+    assert tree(tmp_path) == (before if when < 3 else new)
 
 
 def test_without_force_results_stay(tmp_path: Path) -> None:
