@@ -19,6 +19,8 @@ PACKAGES = {
 }
 """Debian package → programs of it. The SSH server is looked for where it is, too, when it is not on the PATH."""
 
+PROBES_S = 60.0
+"""Most seconds that all of them take together."""
 PROBES = {
     "ip link set dev lo up": "cannot make network namespaces",
     "ip link add name probe0 type veth peer name probe1": "has no veth network interfaces (CONFIG_VETH)",
@@ -73,8 +75,12 @@ def cores(hosts: tuple[HostSpec, ...]) -> list[str]:
 def kernel() -> list[str]:
     """What fails in namespaces that vanish with the command."""
     script = "\n".join(f"( {command} ) >/dev/null 2>&1 || echo {number}" for number, command in enumerate(PROBES))
-    names = ["--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "--mount-proc", "--propagation", "private"]
-    found = subprocess.run(["unshare", *names, "sh", "-c", script], capture_output=True, text=True, timeout=60)
+    names = ["--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    words = ["unshare", *names, "--propagation", "private", "sh", "-c", script]
+    try:
+        found = subprocess.run(words, capture_output=True, text=True, timeout=PROBES_S)
+    except subprocess.TimeoutExpired:
+        return [f"what this kernel can do was not known after {PROBES_S:g} s; try again when the machine is less busy"]
     if found.returncode != 0:
         return [f"this kernel makes no new namespaces: {found.stderr.strip()}; a container needs --privileged"]
     return [f"this kernel {list(PROBES.values())[int(number)]}" for number in found.stdout.split()]

@@ -42,6 +42,15 @@ def test_every_probe_of_the_kernel_that_fails_is_a_sentence(monkeypatch: pytest.
     ]
 
 
+def test_a_kernel_that_gives_no_answer_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "unshare").write_text("#!/bin/sh\nexec sleep 100\n")
+    (tmp_path / "unshare").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(needs, "PROBES_S", 0.5)
+    (sentence,) = needs.kernel()
+    assert sentence == "what this kernel can do was not known after 0.5 s; try again when the machine is less busy"
+
+
 @pytest.mark.cluster
 def test_a_probe_that_fails_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     if needs.missing(BOX.hosts[:1]):
