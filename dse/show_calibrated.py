@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -84,7 +85,7 @@ def calibrated(
     show.line(
         console, f"measured again minutes later, times were others by {found.apart:.1%} in the mean{_judged(found)}"
     )
-    show.line(console, f"use it: --platform {platform}")
+    show.line(console, f"use it: {shlex.join(['--platform', str(platform)])}")
 
 
 def _alike(console: Console, platform: Platform, type_: Type) -> None:

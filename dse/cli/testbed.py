@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,10 +48,8 @@ def up(
         print_json(_body(testbed, lifecycle.status(testbed)))
         return
     _table(testbed)
-    show.line(console, f"log in: {_login(testbed)}")
-    files = [out / file for file in (access.PLATFORM, access.KEY, access.KNOWN_HOSTS)]
-    options = zip(("--platform", "--key", "--known-hosts", "--python"), (*files, testbed.python), strict=True)
-    show.line(console, f"use it: {' '.join(f'{option} {value}' for option, value in options)}")
+    show.line(console, f"log in: {login(testbed)}")
+    show.line(console, f"use it: {options(testbed)}")
     show.line(console, f"end it: dse testbed down{'' if name == DEFAULT else f' --name {name}'}")
 
 
@@ -107,11 +107,18 @@ def _limits(host: HostSpec) -> list[str]:
     return [cores, f"{host.share:.4g}", f"{host.memory_bytes / 1e6:g} MB", access.bandwidth(host.bandwidth_bytes_per_s)]
 
 
-def _login(testbed: Testbed) -> str:
+def options(testbed: Testbed) -> str:
+    """How commands get to its hosts."""
+    files = [str(Path(testbed.out) / file) for file in (access.PLATFORM, access.KEY, access.KNOWN_HOSTS)]
+    names = ("--platform", "--key", "--known-hosts", "--python")
+    return shlex.join(chain.from_iterable(zip(names, (*files, testbed.python), strict=True)))
+
+
+def login(testbed: Testbed) -> str:
     """How a person gets into the first host."""
     out, host = Path(testbed.out), testbed.hosts[0].name
-    known = f"-o UserKnownHostsFile={out / access.KNOWN_HOSTS}"
-    return f"ssh -i {out / access.KEY} {known} {state.USER}@{testbed.address(host)}"
+    known = f'UserKnownHostsFile="{out / access.KNOWN_HOSTS}"'
+    return shlex.join(["ssh", "-i", str(out / access.KEY), "-o", known, f"{state.USER}@{testbed.address(host)}"])
 
 
 def _body(testbed: Testbed, hosts: list[lifecycle.HostStatus]) -> dict[str, Any]:
