@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -243,7 +244,7 @@ def ranks(console: Console, rows: list[dict[str, Any]], out: Path) -> None:
     """``dse generate``."""
     headers = ["rank", "device", "segments", "layers", "receives", "sends"]
     console.print(table(headers, [[r[h] for h in headers] for r in rows], text=2))
-    line(console, f"bundle in {out}; check it with: dse verify {out}")
+    line(console, f"bundle in {out}; check it with: {shlex.join(['dse', 'verify', str(out)])}")
 
 
 def bench(console: Console, bundle: Path, found: Bench) -> None:

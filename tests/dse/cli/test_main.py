@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -592,6 +593,22 @@ def bundle(here: Path) -> Path:
     """Of two ranks."""
     done(*GENERATE, write_mapping(l1=[part(A, 0, 4), part(B, 4, 10)]))
     return here / "out"
+
+
+def test_letters_that_standard_output_has_not_are_written_by_their_numbers(here: Path) -> None:
+    """JSON has none of them."""
+    environment, program = {**os.environ, "PYTHONIOENCODING": "latin-1"}, [sys.executable, "-m", "dse"]
+    words = [*program, *GENERATE[:-2], "\u0159", "--mapping", write_mapping()]
+    said = subprocess.run(words, capture_output=True, env=environment, cwd=here, check=False)
+    assert (said.returncode, said.stderr) == (0, b"")
+    assert b"bundle in \\u0159; check it with: dse verify '\\u0159'\n" in said.stdout
+    said = subprocess.run([*words, "--force", "--json"], capture_output=True, env=environment, cwd=here, check=False)
+    assert json.loads(said.stdout)["bundle"] == "\u0159"
+
+
+def test_what_checks_a_bundle_is_said_as_it_can_be_typed(here: Path) -> None:
+    said = done(*GENERATE[:-2], "the bundle", "--mapping", write_mapping())
+    assert shlex.split(said.partition("check it with: ")[2]) == ["dse", "verify", "the bundle"]
 
 
 def test_a_folder_that_is_no_bundle_is_refused(here: Path) -> None:
