@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Sequence
 
@@ -16,6 +17,9 @@ from runtime.memory import peak_bytes
 from runtime.options import Options
 from runtime.rank import Rank, Record
 from runtime.trace import INPUT, MEASURED, Span, Trace, Usage
+
+GOVERNOR = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
+"""How processors are clocked; not on every machine, and not for everybody to read."""
 
 
 @dataclass(frozen=True)
@@ -87,21 +91,19 @@ def usage(rank: Rank, processor_s: float, stolen: float | None, energy: dict[str
         memory=rank.shared.footprint.memory(),
         reads=bool(rank.inputs),
         writes=bool(rank.outputs),
-        conditions=_conditions(),
+        conditions=conditions(),
         stolen=stolen,
         **energy,
     )
 
 
-def _conditions() -> dict[str, str]:
+def conditions() -> dict[str, str]:
     """What a measurement depends on: versions, cores that this process may use, how they are clocked."""
     found = {"python": platform.python_version(), "numpy": np.__version__, "machine": platform.machine()}
     if "onnxruntime" in sys.modules:
         found["onnxruntime"] = sys.modules["onnxruntime"].__version__
     if hasattr(os, "sched_getaffinity"):
         found["cores"] = ",".join(map(str, sorted(os.sched_getaffinity(0))))
-    governor = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
-    if os.path.exists(governor):
-        with open(governor, encoding="ascii", errors="replace") as file:
-            found["governor"] = file.read().strip()
+    with suppress(OSError), open(GOVERNOR, encoding="ascii", errors="replace") as file:
+        found["governor"] = file.read().strip()
     return found

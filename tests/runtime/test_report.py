@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from runtime import report
 from runtime.clock import Clock, Exchange
 from runtime.report import Account, merge
 from runtime.trace import COMPUTE, INPUT, SEND, WAIT, Usage
@@ -43,3 +48,14 @@ def test_a_network_without_an_input_begins_with_its_first_rank() -> None:
     trace = merge(accounts(([], [(COMPUTE, "s", 5.0, 7.0)])), [Clock(), Clock()], barrier=True)
     assert [(s.start_s, s.stop_s) for s in trace.frames[0]] == [(0, 2)]
     assert merge(accounts(([], [])), [Clock(), Clock()], barrier=True).frames == ((),)
+
+
+def test_how_processors_are_clocked_is_left_out_where_it_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "governor").write_text("performance\n")
+    found = {}
+    for file in ("/proc/self/mem", tmp_path / "none", tmp_path / "governor"):  # the first fails when it is read
+        monkeypatch.setattr(report, "GOVERNOR", str(file))
+        found[file] = report.conditions().get("governor")
+    assert list(found.values()) == [None, None, "performance"]
