@@ -102,25 +102,26 @@ def deploy(
     as_json: JsonOption = False,
 ) -> None:
     """Bring a bundle to its hosts. Checks every host, sends what each rank needs and has not got yet."""
-    installs = environment.read()
+    installs, lines = environment.read(), list[str]()
     with (
         ready(bundle, Platform.from_file(platform), recipe, loss, aside(as_json), dry_run) as found,
         connected(found.bundle, found.left, access, replan=True) as hosts,
     ):
-        body = found.body
+        body = {"dry_run": dry_run, **found.body}
         checked(hosts, environment.prepare, access.mixed, body, as_json)
         if environment.prepare:
             body["prepared"] = installs.make(hosts, dry_run)
+            lines += [f"{'dry run: ' * dry_run}{host}: {done}" for host, done in body["prepared"].items()]
         if dry_run:
             missing = hosts.missing()
             body["would_send"] = missing
-            _done(body, as_json, [_would(host, files) for host, files in missing.items()])
+            _done(body, as_json, [*lines, *(_would(host, files) for host, files in missing.items())])
             return
         if environment.prepare:
             checked(hosts, False, access.mixed, body, as_json)
         shipped = hosts.upload()
     body["sent"] = {host: asdict(one) | {"sent_bytes": one.sent_bytes} for host, one in shipped.items()}
-    _done(body, as_json, [_sent(one) for one in shipped.values()])
+    _done(body, as_json, [*lines, *(_sent(one) for one in shipped.values())])
 
 
 @grouped

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -28,7 +29,8 @@ from runtime.deploy.target import HostError
 from runtime.errors import CleaveError
 from runtime.segment import CPU
 from tests.cluster import download
-from tests.command import dse
+from tests.command import done, dse
+from tests.runtime.deploy.conftest import make_bundle
 from tests.runtime.deploy.sshd import Server
 
 SMALL = "packaging"
@@ -244,3 +246,24 @@ def test_a_platform_that_is_this_machine_needs_no_environment() -> None:
 def test_wheels_and_requirements_without_prepare_are_refused(tmp_path: Path) -> None:
     found = dse("deploy", tmp_path, "--platform", "local2", "--wheels", tmp_path)
     assert found.sentences[0].startswith("--wheels and --requirements say what --prepare installs")
+
+
+def test_a_dry_run_of_a_bundle_says_what_would_be_installed_too(
+    host: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a host that the user's own configuration knows."""
+    bundle, platform = make_bundle(tmp_path, "a, slots=0\n"), tmp_path / "p.txt"
+    platform.write_text("a:board, slots=0\n")
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "config").write_text(f"Host board\n HostName 127.0.0.1\n Port {host.port}\n")
+    (tmp_path / "packages.txt").write_text(f"{SMALL}==24.0\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    words = ("deploy", bundle, "--platform", platform, "--prepare", "--requirements", tmp_path / "packages.txt")
+    to = ("--key", host.target().key, "--known-hosts", host.known_hosts, "--python", sys.executable, "--dry-run")
+    said = done(*words, *to)
+    assert f"dry run: a: would have {SMALL}==24.0\n" in said
+    assert "dry run: would send " in said
+    body = json.loads(done(*words, *to, "--json"))
+    assert (body["dry_run"], body["prepared"]) == (True, {"a": f"would have {SMALL}==24.0"})
+    assert list(body["would_send"]) == ["a"]
+    assert environments(host) == []
