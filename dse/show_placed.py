@@ -131,7 +131,7 @@ def cnn_body(cnn: Cnn, platform: Platform, found: Exact, evaluator: str, seconds
     }
 
 
-def cnn(console: Console, cnn: Cnn, platform: Platform, found: Exact, seconds: float) -> None:
+def cnn(console: Console, platform: Platform, found: Exact, seconds: float) -> None:
     """The same for a person."""
     for objective, value in zip(OBJECTIVES, found.scores, strict=True):
         show.line(console, f"{UNITS[objective][0]:28} {shown(objective, value)}")

@@ -209,7 +209,7 @@ def _place_cnn(of: OfCnn, objective: str, out: Path | None, as_json: bool) -> No
     if as_json:
         print_json(show_placed.cnn_body(cnn, platform, found, evaluator, seconds))
     else:
-        show_placed.cnn(console, cnn, platform, found, seconds)
+        show_placed.cnn(console, platform, found, seconds)
         show.line(console, f"use it: {_use(of, out)}" if out else "keep the mapping with --out FILE")
         show.warn_expected(console, platform, of_mapping(cnn.graph, platform, found.mapping))
     show.warn_unlike(aside(as_json), cnn.graph, platform)
