@@ -12,6 +12,7 @@ import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
@@ -220,6 +221,7 @@ def _alive(session: int) -> list[psutil.Process]:
     return found
 
 
+@lru_cache(maxsize=None)
 def _version(path: str) -> tuple[int, int]:
     """From ``mpirun (Open MPI) 5.0.11``."""
     try:

@@ -56,6 +56,13 @@ def test_mpirun_beside_this_python_comes_before_the_path(tmp_path: Path, monkeyp
     assert Mpirun.find() == Mpirun(beside, (5, 0))
 
 
+def test_mpirun_is_asked_once_which_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone(monkeypatch, tmp_path)
+    script(tmp_path / "mpirun", f"echo asked >> {tmp_path}/log; echo 'mpirun (Open MPI) 5.0.11'")
+    assert Mpirun.find() == Mpirun.find()
+    assert (tmp_path / "log").read_text() == "asked\n"
+
+
 @pytest.mark.parametrize("says", ["HYDRA build details:", "mpirun (Open MPI) 3.1.4", ""])
 def test_another_mpi_is_refused(says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone(monkeypatch, tmp_path)
