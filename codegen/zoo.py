@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from pathlib import Path
 from zlib import crc32
 
@@ -17,6 +16,7 @@ import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from codegen import operators
+from runtime.cache import cache
 from runtime.draft import drafted
 from runtime.errors import CleaveError
 
@@ -93,8 +93,7 @@ def write(name: str, folder: Path, seed: int = 0) -> Path:
 def cached(name: str, seed: int = 0) -> Path:
     """Path of ``name`` in the user's cache ($XDG_CACHE_HOME or ~/.cache), built on first use. Errors as in write."""
     _check(name)
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = home / "cleave" / "zoo" / _VERSION / f"seed{seed}"
+    folder = cache("zoo", _VERSION, f"seed{seed}")
     target = folder / f"{name}.onnx"
     return target if target.exists() else write(name, folder, seed)
 

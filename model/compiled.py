@@ -21,6 +21,8 @@ from filelock import FileLock, Timeout
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.event import Event, Listener, register, trigger_event
 
+from runtime.cache import cache
+
 COMPILING = "numba:compile"
 """What numba calls it when it begins to compile."""
 
@@ -53,8 +55,7 @@ _config: Any = numba.config
 _njit: Any = numba.njit
 
 if not os.environ.get("NUMBA_CACHE_DIR"):
-    _home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    _config.CACHE_DIR = str(Path(_home) / "cleave" / "kernels" / _source_key())
+    _config.CACHE_DIR = str(cache("kernels", _source_key()))
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from typing import Iterator
 
 import numpy as np
 
+from runtime.cache import cache
 from runtime.draft import drafted
 from runtime.errors import CleaveError
 from runtime.frames import Frames, Stack, save_stacks
@@ -32,6 +33,8 @@ MAIN = "main.cpp"
 NATIVE = "native"
 """Folder of what all programs have in common: in the bundle, and beside this file."""
 COMPILE, LINK = ("-std=c++17", "-O2"), ("-ldl", "-pthread")
+COMPILED = "compiled"
+"""Folder of the cache."""
 LIBRARY = "CLEAVE_ONNXRUNTIME"
 """Environment variable that says where libonnxruntime.so is."""
 
@@ -51,7 +54,7 @@ def program(bundle: Path, mpirun: str) -> list[str]:
     headers = "".join(file.read_text(encoding="utf-8") for file in sorted((bundle / NATIVE).glob("*.hpp")))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         objects = list(pool.map(lambda source: _object(compiler, source, headers), sources))
-    target = _cache() / f"{_key(compiler, *map(str, objects))}.ranks"
+    target = cache(COMPILED) / f"{_key(compiler, *map(str, objects))}.ranks"
     _once(target, [compiler, *map(str, objects), *LINK])
     return ["env", f"{LIBRARY}={library()}", str(target), f"--bundle={bundle.resolve()}"]
 
@@ -112,7 +115,7 @@ def compiler_of(mpirun: str) -> str:
 
 def _object(compiler: str, source: Path, headers: str) -> Path:
     """One file, compiled."""
-    target = _cache() / f"{_key(compiler, headers, source.name, source.read_text(encoding='utf-8'))}.o"
+    target = cache(COMPILED) / f"{_key(compiler, headers, source.name, source.read_text(encoding='utf-8'))}.o"
     return _once(target, [compiler, *COMPILE, "-c", str(source)])
 
 
@@ -130,11 +133,6 @@ def _once(target: Path, command: list[str]) -> Path:
     except OSError as error:
         raise CleaveError(f"{target}: cannot be written: {error.strerror}") from error
     return target
-
-
-def _cache() -> Path:
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return home / "cleave" / "compiled"
 
 
 def _key(compiler: str, *texts: str) -> str:

@@ -181,7 +181,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     def fail(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(zoo.os, "replace", fail)
+    monkeypatch.setattr("os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         zoo.write("squeezenet", tmp_path)
     assert list(tmp_path.iterdir()) == []
