@@ -73,10 +73,10 @@ def link_bundles(platform: Platform) -> list[LinkBundle]:
     return [bundle for group in _groups(platform) for bundle in _bundles(platform, group)]
 
 
-def read(trace: Trace) -> list[LinkSample]:
+def read(plan: Plan, trace: Trace) -> list[LinkSample]:
     """What the run of a link bundle says, a sample for each probe."""
     frames = [_by_probe(frame) for frame in trace.frames]
-    return [_sample(trace, probe, [frame[probe] for frame in frames]) for probe in frames[0]]
+    return [_sample(plan, probe, [frame[probe] for frame in frames]) for probe in frames[0]]
 
 
 @dataclass
@@ -260,29 +260,24 @@ def _by_probe(frame: Iterable[Span]) -> dict[str, list[Transfer]]:
     return found
 
 
-def _sample(trace: Trace, probe: str, frames: Sequence[Sequence[Transfer]]) -> LinkSample:
+def _sample(plan: Plan, probe: str, frames: Sequence[Sequence[Transfer]]) -> LinkSample:
     """A probe of all frames."""
     kind, ranks, size = probe.split("/")
-    sources, _, target = ranks.partition(">")
-    devices = {usage.rank: usage.device for usage in trace.ranks}
-    source, *also = (devices[int(rank)] for rank in sources.split("+"))
+    sources, _, number = ranks.partition(">")
+    source, *also = (plan.ranks[int(rank)] for rank in sources.split("+"))
+    target = plan.ranks[int(number)]
     return LinkSample(
         kind,
-        source,
-        devices[int(target)],
-        _host(source) == _host(devices[int(target)]),
+        source.device,
+        target.device,
+        source.host == target.host,
         int(size),
         send_s=tuple(fmean(m.send.time_s for m in messages) for messages in frames),
         times_s=tuple(_time_s(kind, messages) for messages in frames),
         there_s=tuple(messages[0].wait.start_s - messages[0].start_s for messages in frames) if kind == LATE else (),
         count=len(frames[0]),
-        also="".join(also),
+        also="".join(rank.device for rank in also),
     )
-
-
-def _host(device: str) -> str:
-    """Of a device's name."""
-    return device.rpartition("_")[0]
 
 
 def _time_s(kind: str, messages: Sequence[Transfer]) -> float:

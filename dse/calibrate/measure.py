@@ -142,7 +142,7 @@ def link_samples(bundle: LinkBundle, place: Place, folder: Path, timeout_s: floa
         bundle.write(path)
         with place(path) as ready:
             (trace,) = measured(ready.runner, bundle.options, timeout_s, TRIES)
-            return read(trace)
+            return read(bundle.plan, trace)
 
 
 def samples(graph: Graph, plan: Plan, trace: Trace) -> tuple[Sample, ...]:

@@ -81,7 +81,7 @@ class Rig:
                 found = bench(path, timeout_s=self.timeout_s, runner=ready.runner, tries=TRIES)
         self._note(ready, found)
         details = {"date": began.isoformat(timespec="seconds"), "facts": ready.facts, **_details(found)}
-        return Measurement(values(found), details=details)
+        return Measurement(values(found, self.platform.host_names), details=details)
 
     def _note(self, ready: Ready, found: Bench) -> None:
         """What hosts and ranks say of themselves."""
@@ -102,14 +102,14 @@ class Rig:
         return json.dumps(body)
 
 
-def values(found: Bench) -> NDArray[np.float64]:
+def values(found: Bench, host_names: dict[str, str]) -> NDArray[np.float64]:
     """(4,) as ``OBJECTIVES``: of energy and memory the largest of a device.
 
     A meter counts for its whole host, so energy is that of the hosts; NaN unless all of them have one, and where none
-    counts anything. Memory is without frames that only the measurement keeps.
+    counts anything. Memory is without frames that only the measurement keeps. host_names: of devices
     """
     energies = [row["alone"] for row in found.energies()]
-    hosts = {rank.device.rpartition("_")[0] for rank in found.ranks}
+    hosts = {host_names[rank.device] for rank in found.ranks}
     metered = [e["energy_j"] for e in energies if e["source"] == MEASURED and e["energy_j"] is not None]
     energy = max(metered) if len(metered) == len(hosts) and any(metered) else np.nan
     memory = max(rank.memory.without_input(rank.peak_bytes) if rank.memory else rank.peak_bytes for rank in found.ranks)

@@ -35,7 +35,9 @@ from model.mappings.mapping import Mapping
 from model.simulator.simulated import simulated
 from model.simulator.simulation import ENTER, SEND
 from model.simulator.ticks import TICK_S
+from runtime.inprocess import run_in_process
 from runtime.launch import run
+from runtime.options import Options
 from runtime.plan import Plan, Recv
 from runtime.plan import Send as SendStep
 from runtime.trace import Trace
@@ -102,7 +104,19 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> list[LinkSample]:
 def ran(bundle: LinkBundle, folder: Path) -> list[LinkSample]:
     bundle.write(folder / "bundle")
     run(folder / "bundle", replace(bundle.options, report=str(folder / "report.json")))
-    return read(Trace.from_json((folder / "report.json").read_text()))
+    return read(bundle.plan, Trace.from_json((folder / "report.json").read_text()))
+
+
+def test_devices_are_of_one_host_where_the_plan_says_so(tmp_path: Path) -> None:
+    """However they are called."""
+    for bundle in link_bundles(PAIR):
+        folder = tmp_path / bundle.name
+        bundle.write(folder)
+        run_in_process(str(folder), Options(1, 0, barrier=True, report=str(folder / "report.json")))
+        trace = Trace.from_json((folder / "report.json").read_text())
+        assert not any(sample.local for sample in read(bundle.plan, trace))
+        ranks = tuple(replace(rank, host="c") for rank in bundle.plan.ranks)
+        assert all(sample.local for sample in read(replace(bundle.plan, ranks=ranks), trace))
 
 
 def test_real_ranks_say_how_long_each_probe_takes(measured: list[LinkSample]) -> None:
@@ -186,7 +200,7 @@ def test_on_a_testbed_the_links_are_those_that_were_made(tmp_path: Path) -> None
                 hosts.check()
                 with hosts.session(hosts.upload()) as session:
                     session.run(replace(bundle.options, report=str(report)), 600)
-            samples += read(Trace.from_json(report.read_text()))
+            samples += read(bundle.plan, Trace.from_json(report.read_text()))
         found = fit(samples, {d.name: "x" for d in platform.devices})
     for path in found.paths:
         slow = "pi3" in path.source + path.target

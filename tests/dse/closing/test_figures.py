@@ -14,13 +14,14 @@ from runtime.trace import COMPUTE, Memory, Span, Trace, Usage
 METERED = Usage(0, "a_cpu0", "CPU", 1, 300, 1.0, energy_j=1.5, energy_time_s=0.5, energy_source="measured")
 BESIDE = Usage(1, "a_cpu1", "CPU", 1, 500, 1.0)
 OTHER = replace(METERED, rank=2, device="b_cpu0", peak_bytes=400, energy_j=2.5)
+HOSTS = {"a_cpu0": "a", "a_cpu1": "a", "b_cpu0": "b"}
 ESTIMATED = replace(OTHER, energy_source="estimate")
 
 
-def measured(*usages: Usage) -> list[float]:
+def measured(*usages: Usage, hosts: dict[str, str] = HOSTS) -> list[float]:
     frames = tuple(tuple(Span(usage.rank, COMPUTE, "s", 0, end) for usage in usages) for end in (1, 3, 5))
     alone = Trace("measured", True, usages, frames)
-    return list(values(Bench.from_trace(alone, replace(alone, barrier=False))))
+    return list(values(Bench.from_trace(alone, replace(alone, barrier=False)), hosts))
 
 
 def test_the_latency_is_the_mean_the_memory_the_largest_and_the_period_that_of_the_stream() -> None:
@@ -41,6 +42,12 @@ def test_the_energy_is_that_of_the_host_with_most_of_it() -> None:
 @pytest.mark.parametrize("usages", [(METERED, ESTIMATED), (BESIDE,), (METERED, replace(OTHER, energy_j=None))])
 def test_no_energy_is_known_where_a_host_has_no_meter(usages: tuple[Usage, ...]) -> None:
     assert np.isnan(measured(*usages)[1])
+
+
+def test_a_host_has_the_devices_that_the_platform_gives_it_however_they_are_called() -> None:
+    usages = (replace(METERED, device="first"), replace(BESIDE, device="a_second"))
+    assert measured(*usages, hosts={"first": "a", "a_second": "a"})[1] == 1.5
+    assert np.isnan(measured(*usages, hosts={"first": "a", "a_second": "b"})[1])
 
 
 def test_meters_that_count_nothing_tell_nothing() -> None:
