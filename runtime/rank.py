@@ -80,6 +80,7 @@ class Rank:
         self.shared = shared or Shared()
         self._options = options
         self._buffers: list[tuple[str, np.ndarray]] = []
+        self._early: list[Receive] = []  # into memory that no message leaves from
 
     def twin(self) -> Rank:
         """Another set of buffers, with messages of its own, for the same segments."""
@@ -126,8 +127,10 @@ class Rank:
 
     def fetch(self) -> None:
         """Fetch the memory of all buffers now, when no segment is being opened any more, and not in the first frame."""
-        for _, buffer in self._buffers:
-            buffer.fill(0)
+        for array in (*(buffer for _, buffer in self._buffers), *(send.message for send in self.sends)):
+            array.fill(0)
+        leaving = [send.box for send in self.sends]
+        self._early = [r for r in self.receives if not any(np.may_share_memory(r.buffer, box) for box in leaving)]
 
     def receive(self, buffer: np.ndarray, source: int, tag: int) -> Receive:
         """A message that fills ``buffer``, once a frame."""
@@ -141,10 +144,8 @@ class Rank:
 
     def post(self) -> None:
         """Post the receives of a coming frame, although the messages of an earlier one may not have left yet."""
-        leaving = {send.name for send in self.sends}
-        for receive in self.receives:
-            if receive.name not in leaving:
-                receive.post()
+        for receive in self._early:
+            receive.post()
 
     def finish(self) -> None:
         """End a frame: wait until all that was sent has left, so that the buffers may change."""
@@ -199,7 +200,7 @@ class Receive:
     """A message to this rank, once a frame."""
 
     def __init__(self, rank: Rank, name: str, buffer: np.ndarray, source: int, tag: int) -> None:
-        self._rank, self.name, self._posted, self._waited_s = rank, name, False, 0.0
+        self._rank, self._name, self.buffer, self._posted, self._waited_s = rank, name, buffer, False, 0.0
         self._about = (source, tag, buffer.nbytes)
         self._request = rank.communicator.receiver(buffer, source, tag)
 
@@ -212,7 +213,7 @@ class Receive:
     def wait(self) -> None:
         """Return when the buffer is filled."""
         self.post()
-        with self._rank.doing(WAIT, self.name, *self._about):
+        with self._rank.doing(WAIT, self._name, *self._about):
             self._waited_s = wait(self._request.test, self._waited_s)
         self._posted = False
 
@@ -221,17 +222,15 @@ class Send:
     """A message from this rank, once a frame. A box that is not in one piece is copied into one first."""
 
     def __init__(self, rank: Rank, name: str, box: np.ndarray, dest: int, tag: int) -> None:
-        self._rank, self.name, self._box = rank, name, box
+        self._rank, self._name, self.box = rank, name, box
         self._about = (dest, tag, box.nbytes)
-        self._message = box
-        if not box.flags.c_contiguous:
-            self._message = rank.memory(box.shape, box.dtype.str)
-        self._request = rank.communicator.sender(self._message, dest, tag)
+        self.message = box if box.flags.c_contiguous else rank.memory(box.shape, box.dtype.str)
+        self._request = rank.communicator.sender(self.message, dest, tag)
 
     def start(self) -> None:
         """Hand the message over; it leaves while the program goes on."""
-        with self._rank.doing(SEND, self.name, *self._about):
-            if self._message is not self._box:
-                np.copyto(self._message, self._box)
+        with self._rank.doing(SEND, self._name, *self._about):
+            if self.message is not self.box:
+                np.copyto(self.message, self.box)
             self._request.start()
             self._rank.pending.append(self._request)

@@ -249,9 +249,10 @@ def is_huge(address):
 place = Place("rank_00.py", 0, 1, "pi_cpu0", 1, "CPUExecutionProvider")
 rank = Rank(place, InProcessCommunicator(World(1), 0), Options())
 buffer = rank.buffer("b", (50, 2**20), "uint8")
-before = share_in_memory(buffer)
+packed = rank.send(buffer[:, ::2], 0, 0).message
+before = max(share_in_memory(buffer), share_in_memory(packed))
 rank.fetch()
-fetched = share_in_memory(buffer)
+fetched = min(share_in_memory(buffer), share_in_memory(packed))
 others = [rank.buffer(str(size), (size,), "uint8") for size in (0, 1, 64, 65, 300 * 2**20, 3)]
 for number, array in enumerate(others):
     array[:] = number
