@@ -29,8 +29,12 @@ def accounted(trace: Trace, plan: Plan, above_idle: bool = False) -> Trace:
 
 
 def check_idle(plan: Plan) -> None:
-    """``CleaveError`` where a host is metered and its idle power is not known."""
-    unknown = [ranks[0].host for ranks in _hosts(plan) if ranks[0].meter and ranks[0].idle_w is None]
+    """``CleaveError`` where a host is metered and its idle power is not known, or no host will have an energy."""
+    hosts = _hosts(plan)
+    if not any(ranks[0].meter or _is_declared(ranks) for ranks in hosts):
+        raise CleaveError("--above-idle: no host of this bundle has a meter or its power in the platform file, so that "
+                          "there is no energy to subtract from; leave it out")  # fmt: skip
+    unknown = [ranks[0].host for ranks in hosts if ranks[0].meter and ranks[0].idle_w is None]
     if unknown:
         why = "has a meter, but no idle_power in the platform file of this bundle: it cannot be subtracted"
         raise CleaveError(*(f"{host} {why}" for host in unknown))
@@ -50,11 +54,16 @@ def _noted(usage: Usage, meter: str | None) -> Usage:
     return replace(usage, energy_note=f"meter {meter}: was not read; programs in C++ read none") if silent else usage
 
 
+def _is_declared(ranks: list[RankPlan]) -> bool:
+    """Whether it is known what all devices of a host draw while they compute."""
+    return all(rank.busy_w is not None for rank in ranks)
+
+
 def _estimated(trace: Trace, usage: Usage, ranks: list[RankPlan], above_idle: bool) -> Usage:
     """Declared watts times measured time, where all watts that it takes are declared."""
     time_s = sum(trace.latencies_s) / len(trace.frames) if trace.barrier else trace.period_s
     idle_w = ranks[0].idle_w or 0.0 if above_idle else ranks[0].idle_w
-    if time_s is None or idle_w is None or any(rank.busy_w is None for rank in ranks):
+    if time_s is None or idle_w is None or not _is_declared(ranks):
         return usage
     energy_j = idle_w * time_s + sum((rank.busy_w or 0.0) * _busy_s(trace, rank.rank) for rank in ranks)
     return replace(usage, energy_j=energy_j, energy_time_s=time_s, energy_source=ESTIMATE)

@@ -110,7 +110,10 @@ def models(
     for name in names:
         if name not in zoo.NAMES:
             raise CleaveError(f"there is no network '{name}' in the zoo (it has {', '.join(zoo.NAMES)})")
+    given = {"--out": out != Path("."), "--seed": seed, "--force": force}
     if not names:
+        for option in (option for option, said in given.items() if said):
+            raise CleaveError(f"{option}: is about files that are written; say which networks")
         print_json(zoo.NAMES) if as_json else show.line(console, "\n".join(zoo.NAMES))
         return
     files = [out / f"{name}.onnx" for name in names]
@@ -236,6 +239,8 @@ def verify(
 ) -> None:
     """Run a bundle here and compare its answer with the whole model's. One MPI process a rank."""
     how = images.pixels
+    if input is not None and seed:
+        raise CleaveError("--seed: is of random frames, and those of --input are compared; leave out one of them")
     check_bundle(bundle)
     path = bundles.check_source(bundle, cnn_path(cnn) if cnn else None)
     found = verify_bundle(bundle, path, frames=frames, seed=seed, input=input, pixels=how, timeout_s=timeout)

@@ -102,6 +102,12 @@ def test_a_meter_that_the_program_does_not_know_is_said_to_be_unread() -> None:
     assert accounted(measured, plan(meter="rapl:core")).ranks[0].energy_note is None
 
 
+def test_without_any_energy_there_is_none_to_subtract_from() -> None:
+    with pytest.raises(CleaveError, match=r"^--above-idle: no host of this bundle has a meter or its power"):
+        check_idle(plan(busy_w=None))
+    check_idle(plan(busy_w=None, meter="rapl:core"))
+
+
 def test_idle_power_that_is_not_known_cannot_be_subtracted_from_a_meter() -> None:
     check_idle(plan(idle_w=None))
     check_idle(plan(meter="rapl:core"))

@@ -680,6 +680,18 @@ def test_hosts_that_are_this_machine_need_no_way_there(here: Path, bundle: Path)
         ]
 
 
+def test_options_that_would_say_nothing_are_refused(bundle: Path) -> None:
+    for option, *value in (("--out", "nets"), ("--seed", 3), ("--force",)):
+        assert refused("models", option, *value) == [f"{option}: is about files that are written; say which networks"]
+    assert refused("verify", "out", "--input", "in.npz", "--seed", 3) == [
+        "--seed: is of random frames, and those of --input are compared; leave out one of them"
+    ]
+    assert refused("bench", "out", "--above-idle") == [
+        "--above-idle: no host of this bundle has a meter or its power in the platform file, so that "
+        "there is no energy to subtract from; leave it out"
+    ]
+
+
 def test_a_bundle_stays_as_it_was_made(bundle: Path) -> None:
     for option in ("--trace", "--save-trace"):
         assert refused("bench", "out", option, "out/plan.json") == [
