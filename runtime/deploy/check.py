@@ -57,6 +57,7 @@ def judge(
     parcels: Sequence[Parcel],
     facts: Mapping[str, Mapping[str, Any]],
     lost: Mapping[str, Sequence[str]],
+    shared: Mapping[str, str],
     *,
     prepare: bool = False,
     mixed: bool = False,
@@ -64,6 +65,7 @@ def judge(
     """A verdict for each host.
 
     facts: by host; lost: by host, what went wrong where there are none
+    shared: host → another that has the same work folder
     prepare: the environment is about to be made, so what is in it does not count
     mixed: other versions of packages than on the other hosts are worth a word, no more
     """
@@ -75,7 +77,7 @@ def judge(
             verdicts.append(Verdict(host, {}, tuple(lost[host])))
             continue
         found, packages = facts[host], odd.get(host, {})
-        failures = [*machine(parcel, found), *([] if prepare else software(parcel, found))]
+        failures = [*apart(shared.get(host)), *machine(parcel, found), *([] if prepare else software(parcel, found))]
         warnings = clock(found["clock"]) if abs(found["clock"]) < FAR_OFF_S else []
         failures += clock(found["clock"]) if abs(found["clock"]) >= FAR_OFF_S else []
         for name, sentence in packages.items():
@@ -83,6 +85,14 @@ def judge(
             (warnings if harmless else failures).append(sentence)
         verdicts.append(Verdict(host, shown(found), tuple(failures), tuple(warnings), found))
     return verdicts
+
+
+def apart(other: str | None) -> list[str]:
+    """What is wrong where another host has the same work folder: each would take away what the other needs."""
+    if other is None:
+        return []
+    return [f"shares its work folder with {other}: name one on a disk of its own with --work /var/tmp/cleave, or, if "
+            "both are one machine, make them one host in the platform file"]  # fmt: skip
 
 
 def machine(parcel: Parcel, facts: Mapping[str, Any]) -> list[str]:

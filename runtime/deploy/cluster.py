@@ -15,6 +15,7 @@ from runtime.deploy.keys import Trust
 from runtime.deploy.parcel import Parcel, Shipment
 from runtime.deploy.prepare import Wheels
 from runtime.deploy.session import OWN_KEY, Session, session
+from runtime.deploy.sharing import sharing
 from runtime.deploy.ship import Shipped
 from runtime.deploy.target import DeployError, Target, each, everywhere
 from runtime.errors import CleaveError
@@ -44,8 +45,14 @@ class Hosts:
         peers = {name: [o.address for other, o in self._lines.items() if other != name] for name in self._lines}
         reached = [target for target in self.targets if target.name in self._lines]
         self._facts, failed = each(reached, lambda target: check.look(self._lines[target.name], peers[target.name]))
-        lost = {**self._lost, **failed}
-        return check.judge(list(self._parcels.values()), self._facts, lost, prepare=prepare, mixed=mixed)
+        shared, unmarked = self._sharing()
+        lost = {**self._lost, **failed, **unmarked}
+        return check.judge(list(self._parcels.values()), self._facts, lost, shared, prepare=prepare, mixed=mixed)
+
+    def _sharing(self) -> tuple[dict[str, str], dict[str, list[str]]]:
+        """As ``sharing`` has it, of hosts that may write to their work folder at all."""
+        writing = {name: self._lines[name] for name, found in self._facts.items() if found["writable"]}
+        return sharing(writing) if len(writing) > 1 else ({}, {})
 
     def suitable(self, carried: Wheels | None) -> tuple[str, ...]:
         """The packages that suit all hosts, once checked. ``CleaveError`` where none do, or wheels lack some.

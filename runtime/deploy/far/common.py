@@ -95,6 +95,13 @@ def folder(*parts: str) -> str:
     return path
 
 
+def existing(path: str) -> str:
+    """The folder itself, or the nearest above it that there is."""
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return path
+
+
 def inside(root: str, path: str) -> str:
     """A path in ``root``, or an end: whatever comes over the line, nothing is written elsewhere."""
     if not path or os.path.isabs(path) or any(part in ("", ".", "..") for part in path.split("/")) or "\0" in path:

@@ -16,7 +16,7 @@ import tempfile
 import time
 from typing import Any, Dict, List, Optional
 
-from runtime.deploy.far.common import answer, venv_python
+from runtime.deploy.far.common import answer, existing, venv_python
 
 LOOK = """
 import json, sys, platform
@@ -146,13 +146,6 @@ def short(path: str) -> str:
 def number(text: str) -> int:
     """0 for what is none."""
     return int(text) if text.isdigit() else 0
-
-
-def existing(path: str) -> str:
-    """The folder itself, or the nearest above it that there is."""
-    while not os.path.exists(path):
-        path = os.path.dirname(path)
-    return path
 
 
 def free_disk(work: str) -> int:

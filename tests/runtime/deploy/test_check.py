@@ -47,7 +47,7 @@ def judged(parcels: tuple[Parcel, ...], change: dict[str, Any], **how: bool) -> 
     facts = {name: copy.deepcopy(FACTS) for name in "abc"}
     facts["b"]["packages"].update(change.pop("packages", {}))
     facts["b"].update(change)
-    verdicts = judge(parcels, facts, {}, **how)
+    verdicts = judge(parcels, facts, {}, {}, **how)
     assert [v.word for v in verdicts if v.host != "b"] == ["ok", "ok"]
     return verdicts[1]
 
@@ -129,7 +129,7 @@ def test_an_architecture_or_an_interface_that_is_not_there(parcels: tuple[Parcel
 
 def test_a_host_without_facts_keeps_its_reason(parcels: tuple[Parcel, ...]) -> None:
     facts = dict.fromkeys("ac", FACTS)
-    verdicts = judge(parcels, facts, {"b": ["does not answer"]})
+    verdicts = judge(parcels, facts, {"b": ["does not answer"]}, {})
     assert [v.failures for v in verdicts] == [(), ("does not answer",), ()]
 
 

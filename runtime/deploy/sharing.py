@@ -1,0 +1,48 @@
+"""Hosts that have one work folder between them: a home folder on a network disk, or one machine under two names."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from runtime.deploy.connect import Connection, Talk
+from runtime.deploy.target import Target, each
+
+MARK = ".cleave-mark-"
+MARK_S = 20.0
+"""Most seconds for each step; less than a script on a host waits for the next word (``far/common.py``)."""
+
+
+def sharing(lines: Mapping[str, Connection]) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Host → the first that has the same work folder; and what went wrong, by host.
+
+    Each leaves a mark, then each says which marks it sees. A host's disk has no name that tells it from all others:
+    copies of one memory card are alike in everything.
+    """
+    marks = {name: MARK + secrets.token_hex(8) for name in lines}
+
+    def leave(target: Target) -> Talk:
+        talk = lines[target.name].start("mark", MARK_S, mark=marks[target.name])
+        talk.hear()
+        return talk
+
+    def look(target: Target) -> set[str]:
+        return set(_told(left[target.name], {"marks": list(marks.values())})["seen"])
+
+    def take(target: Target) -> None:
+        _told(left[target.name], {})
+        left[target.name].close()
+
+    left, lost = each([line.target for line in lines.values()], leave)
+    there = [lines[name].target for name in left]
+    seen, unseen = each(there, look)
+    _, untaken = each(there, take)
+    first = {name: next((other for other in marks if marks[other] in found), name) for name, found in seen.items()}
+    return {name: other for name, other in first.items() if name != other}, {**lost, **untaken, **unseen}
+
+
+def _told(talk: Talk, body: Any) -> Any:
+    """What a host answers."""
+    talk.say(body)
+    return talk.hear()
