@@ -98,15 +98,18 @@ class Running(Access):
 
 
 @contextmanager
-def connected(bundle: Path, platform: Platform, access: Access, replan: bool = False) -> Iterator[Cluster]:
+def connected(
+    bundle: Path, platform: Platform, access: Access, name: str | None = None, replan: bool = False
+) -> Iterator[Cluster]:
     """Connections to the hosts of a bundle.
 
+    name: as ``pack`` takes it
     replan: an error that is some hosts' alone says how to go on without them, for a command that has the options
     """
     if is_here(bundle, platform):
         raise CleaveError(f"{bundle}: all its hosts are this machine, where it is already; dse bench runs it")
     known = _targets(platform, access)
-    shipment = pack(bundle, known)
+    shipment = pack(bundle, known, name)
     try:
         with cluster(shipment, known, access.head, *_allowed(known, access)) as found:
             yield found
@@ -181,7 +184,11 @@ def _targets(platform: Platform, access: Login) -> list[Target]:
 
 
 def placed(platform: Platform, access: Running, bundle: Path) -> AbstractContextManager[Ready]:
-    """Bring a bundle to its hosts; one whose hosts are all this machine is there."""
+    """Bring a bundle to its hosts; one whose hosts are all this machine is there.
+
+    It is one of many that come after one another, each in a place of its own for as long as it runs. So its name alone
+    is that of its folder on hosts: they keep the files that these have in common, and no folder of each.
+    """
     return _here(bundle) if is_here(bundle, platform) else _there(platform, access, bundle)
 
 
@@ -193,7 +200,7 @@ def is_here(bundle: Path, platform: Platform) -> bool:
 
 @contextmanager
 def _there(platform: Platform, access: Running, bundle: Path) -> Iterator[Ready]:
-    with connected(bundle, platform, access) as hosts:
+    with connected(bundle, platform, access, bundle.name) as hosts:
         verdicts = hosts.check(mixed=access.mixed)
         refused(verdicts)
         facts = {v.host: {**v.raw["hardware"], "open mpi": str(v.raw["open mpi"])} for v in verdicts}

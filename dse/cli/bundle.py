@@ -36,6 +36,7 @@ from dse.units import UNITS, many, shown
 from model.cluster.platform import Platform
 from model.mappings.mapping import Mapping
 from model.mappings.planning import seat
+from runtime.deploy.parcel import area
 from runtime.errors import CleaveError
 from runtime.launch import read_plan
 from runtime.plan import Plan
@@ -132,6 +133,11 @@ class Outgoing:
     bundle: Path
     left: Platform
     body: dict[str, Any]
+
+    @property
+    def area(self) -> str:
+        """The name of its folder on hosts: that of its place, where it is not in a dry run."""
+        return area(Path(self.body["bundle"]))
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def deploy(
     installs, lines = environment.read(), list[str]()
     with (
         ready(bundle, Platform.from_file(platform), recipe, loss, aside(as_json), dry_run) as found,
-        connected(found.bundle, found.left, access, replan=True) as hosts,
+        connected(found.bundle, found.left, access, found.area, replan=True) as hosts,
     ):
         body = {"dry_run": dry_run, **found.body}
         checked(hosts, environment.prepare, access.mixed, body, as_json)
@@ -188,7 +188,7 @@ def _running(made: Outgoing, access: Running, as_json: bool) -> Iterator[benchin
             raise CleaveError(f"{option} says how hosts are reached, and all of these are this machine; leave it out")
         yield None
         return
-    with connected(made.bundle, made.left, access, replan=True) as hosts:
+    with connected(made.bundle, made.left, access, made.area, replan=True) as hosts:
         checked(hosts, False, access.mixed, made.body, as_json, show_table=False)
         with hosts.session(hosts.upload(), access.trust) as session:
             yield session.run

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,8 +77,11 @@ class Shipment:
         return [parcel.target for parcel in self.parcels]
 
 
-def pack(bundle: Path, targets: list[Target]) -> Shipment:
-    """Share a bundle out. ``CleaveError`` with everything that is wrong with it, or that no host is there for."""
+def pack(bundle: Path, targets: list[Target], name: str | None = None) -> Shipment:
+    """Share a bundle out. ``CleaveError`` with everything that is wrong with it, or that no host is there for.
+
+    name: as ``Shipment`` has it; None: that of the place where the bundle is
+    """
     plan, files = read_plan(bundle), read_files(bundle)
     by_name = {target.name: target for target in targets}
     hosts = list(dict.fromkeys(rank.host for rank in plan.ranks))
@@ -87,12 +92,17 @@ def pack(bundle: Path, targets: list[Target]) -> Shipment:
     if problems:
         raise CleaveError(*problems)
     parcels = [_parcel(by_name[host], files, tuple(r for r in plan.ranks if r.host == host)) for host in hosts]
-    return Shipment(bundle, area(bundle), plan, tuple(parcels))
+    return Shipment(bundle, name or area(bundle), plan, tuple(parcels))
 
 
-def area(bundle: Path) -> str:
-    """The name of a bundle's folder on a host: its own, as far as it is safe."""
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", bundle.resolve().name).lstrip(".-")[:80] or "bundle"
+def area(place: Path) -> str:
+    """The name of the folder on hosts of the bundle that is in a place: its own, as far as it is safe, and a hash.
+
+    Bundles of several runs have the same name, and each has a folder of its own.
+    """
+    path = place.resolve()
+    plain = re.sub(r"[^A-Za-z0-9_.-]", "_", path.name).lstrip(".-")[:80] or "bundle"
+    return f"{plain}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
 
 
 def read_files(bundle: Path) -> dict[str, File]:

@@ -24,6 +24,7 @@ from dse.testbed import machine, network
 from dse.testbed.state import ROOT, SWITCH
 from model.cluster.platform import Platform
 from model.mappings.mapping import Mapping
+from runtime.deploy.parcel import area
 from runtime.hashing import file_hash
 from tests.cluster import Cluster
 from tests.command import PROGRAM
@@ -122,7 +123,7 @@ class Box:
         self.cluster.said(host, "rm -rf .cleave/bundles")
         self._rate(host, 4e6 / 8)
         command = self.start("deploy", self.bundle)
-        incoming = self.home(host) / f".cleave/bundles/{self.bundle.name}/incoming"
+        incoming = self.home(host) / f".cleave/bundles/{area(self.bundle)}/incoming"
         wait_until(lambda: any(part.stat().st_size > HALF_BYTES for part in incoming.glob("*.part")))
         return command
 

@@ -23,6 +23,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from runtime.deploy.parcel import area
 from runtime.errors import CleaveError
 from tests.campaign.box import Box, Ended
 from tests.cluster import standing
@@ -150,7 +151,7 @@ def full_run(box: Box) -> Ended:
 @fault("a file on a host was tampered with, `dse deploy`", "pi1", "rank_01.py", "CHANGED", code=0)
 def tampered(box: Box) -> Ended:
     box.done("deploy", box.bundle)
-    file = box.home("pi1") / f".cleave/bundles/{box.bundle.name}/current/rank_01.py"
+    file = box.home("pi1") / f".cleave/bundles/{area(box.bundle)}/current/rank_01.py"
     file.write_text(file.read_text() + "# more\n")
     return box.start("deploy", box.bundle).ended()
 

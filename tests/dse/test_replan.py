@@ -33,6 +33,7 @@ from model.cluster.platform import Platform
 from model.cost.costs import CostArrays
 from model.mappings.mapping import Mapping
 from model.simulator.simulated import simulated
+from runtime.deploy.parcel import area
 from runtime.errors import CleaveError
 from tests.command import dse, files
 from tests.tiny_cnn import branches, examples, save, six_layers
@@ -242,6 +243,7 @@ def test_a_dry_run_writes_nothing(here: Path) -> None:
     with going("run/best-energy", "p0", "p3", dry=True) as (found, said):
         assert (found.bundle / "plan.json").is_file()
         assert "dry run: would write run/best-energy-without-p0-p3" in said
+        assert found.area == area(here / "run/best-energy-without-p0-p3")  # where hosts may have some of it
     assert not found.bundle.exists()
     assert files(here) == before
 

@@ -16,7 +16,7 @@ import time
 from typing import Any, Dict, Optional
 
 from runtime.deploy.far.common import FarError, answer, folder, inside
-from runtime.deploy.far.remains import MARKER, begin, clear, edit_keys, end_processes, name_of, shared_memory
+from runtime.deploy.far.remains import MARKER, RELEASE, begin, clear, edit_keys, end_processes, name_of, shared_memory
 
 QUIET_S = 30.0
 GRACE_S = 5.0
@@ -127,6 +127,7 @@ class Run:
         names = {"root": self._root, "python": self._request["python"], "program": program}
         lines = [f"{name}={quoted(value)}\n" for name, value in names.items()]
         self._file("launch", "#!/bin/sh\n" + "".join(lines) + self._request["launch"], 0o700)
+        self._file(RELEASE, self._request["release"])
         self._file("gate.py", self._request["gate"])
         body = {"bin": os.path.dirname(self._request["mpirun"]), "environment": self.environment()}
         self._file("gate.json", json.dumps(body))

@@ -2,18 +2,21 @@
 
 import contextlib
 import fcntl
+import glob
 import os
 import shutil
 import signal
 import tempfile
 import time
-from typing import List, Optional
+from typing import List, Optional, Set
 
 from runtime.deploy.far.common import FarError, folder
 from runtime.deploy.far.lock import locked
 
 MARKER = "CLEAVE_RUN"
 """Variable of the environment of every process of a run; its value is the run's name."""
+RELEASE = "release"
+"""File in the folder of a run: the place of what it runs."""
 
 
 def begin(runs: str, run: str) -> int:
@@ -40,6 +43,15 @@ def _sweep(runs: str, run: str) -> None:
             clear(runs, run)
         finally:
             os.close(held)
+
+
+def in_use(work: str) -> Set[str]:
+    """The releases that runs on this host use, as their guards wrote it down."""
+    found = set()
+    for file in glob.glob(os.path.join(glob.escape(work), "runs", "*", RELEASE)):
+        with contextlib.suppress(OSError), open(file, encoding="utf-8", errors="surrogateescape") as text:
+            found.add(text.read())
+    return found
 
 
 def clear(runs: str, run: str) -> None:

@@ -9,10 +9,11 @@ import hashlib
 import json
 import os
 import shutil
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, Set, Tuple
 
 from runtime.deploy.far.common import FarError, answer, file_hash, folder, inside, line, take
 from runtime.deploy.far.lock import alone
+from runtime.deploy.far.remains import in_use
 
 
 def start(request: Dict[str, Any]) -> None:
@@ -34,7 +35,7 @@ def start(request: Dict[str, Any]) -> None:
     release = os.path.join(root, "releases", identity)
     fill(release, wanted, have, root)
     switch(root, identity)
-    clear(root)
+    clear(root, in_use(request["work"]))
     answer({"release": release})
     lock.close()
 
@@ -157,11 +158,12 @@ def point(link: str, identity: str) -> None:
     os.replace(draft, link)
 
 
-def clear(root: str) -> None:
-    """Throw away what neither link leads to."""
+def clear(root: str, used: Set[str]) -> None:
+    """Throw away what neither link leads to and no run uses."""
     links = [os.path.join(root, name) for name in ("current", "previous")]
     kept = {os.path.basename(os.readlink(link)) for link in links if os.path.islink(link)}
-    for release in os.listdir(os.path.join(root, "releases")):
-        if release not in kept:
-            shutil.rmtree(os.path.join(root, "releases", release), ignore_errors=True)
+    for name in os.listdir(os.path.join(root, "releases")):
+        release = os.path.join(root, "releases", name)
+        if name not in kept and release not in used:
+            shutil.rmtree(release, ignore_errors=True)
     shutil.rmtree(os.path.join(root, "incoming"), ignore_errors=True)

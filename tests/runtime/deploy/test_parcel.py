@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -105,4 +106,19 @@ def test_a_plan_that_wants_a_file_which_is_not_listed(bundle: Path) -> None:
 )
 def test_the_folder_on_a_host_has_a_plain_name(name: str, folder: str, tmp_path: Path) -> None:
     (tmp_path / name).mkdir()
-    assert area(tmp_path / name) == folder
+    plain, _, mark = area(tmp_path / name).rpartition("-")
+    assert plain == folder
+    assert re.fullmatch("[0-9a-f]{8}", mark)
+
+
+def test_no_two_places_have_one_folder_on_a_host(tmp_path: Path) -> None:
+    places = [tmp_path / first / last for first in "ab" for last in ("best-latency", "ü", "ö", "a b", "a_b")]
+    assert len({area(place) for place in places}) == len(places)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to("a")
+    assert area(tmp_path / "link" / "best-latency") == area(tmp_path / "a" / ".." / "a" / "best-latency")
+
+
+def test_a_bundle_that_comes_after_others_in_places_of_their_own_may_have_their_folder(bundle: Path) -> None:
+    assert pack(bundle, HOSTS).name == area(bundle)
+    assert pack(bundle, HOSTS, "measured").name == "measured"

@@ -37,7 +37,8 @@ def deploy(bundle: Path, sshds: list[Server]) -> dict[str, Shipped]:
 
 
 def current(server: Server) -> Path:
-    return server.work / "bundles" / "bundle" / "current"
+    (folder,) = (server.work / "bundles").iterdir()
+    return folder / "current"
 
 
 def test_every_host_gets_what_its_rank_needs_and_nothing_else(bundle: Path, sshds: list[Server]) -> None:
@@ -78,7 +79,7 @@ def test_a_changed_layer_sends_its_ranks_file_alone_and_the_last_version_is_kept
     sent = deploy(bundle, sshds)
     assert [list(one.sent) for one in sent.values()] == [[], [], ["rank02/segment000.onnx"]]
     assert sent["c"].sent_bytes == (bundle / "rank02/segment000.onnx").stat().st_size
-    root = sshds[2].work / "bundles" / "bundle"
+    root = current(sshds[2]).parent
     assert (root / "previous/rank02/segment000.onnx").read_bytes() == old
     assert (root / "current/rank02/segment000.onnx").read_bytes() != old
     for last in (8, 9):  # two more: the first is forgotten
@@ -87,6 +88,35 @@ def test_a_changed_layer_sends_its_ranks_file_alone_and_the_last_version_is_kept
     assert len(list((root / "releases").iterdir())) == 2
     back = make_bundle(tmp_path, last=8)  # the version before is there still
     assert deploy(back, sshds)["c"].sent == {}
+
+
+def test_a_release_stays_while_a_run_uses_it(bundle: Path, sshds: list[Server], tmp_path: Path) -> None:
+    used = Path(deploy(bundle, sshds)["c"].release)
+    talk = sshds[2].connect().start("guard", run="1", environment={}, python="python3", mpirun="/usr/bin/mpirun",
+                                    release=str(used), gate="", launch="")  # fmt: skip
+    talk.hear()
+    for last in (7, 8, 9):
+        deploy(make_bundle(tmp_path, last=last), sshds)
+    assert (used / "rank02/segment000.onnx").is_file()
+    assert len(list(used.parent.iterdir())) == 3
+    talk.say({"do": "end"})
+    assert talk.hear() == {"ended": True}
+    deploy(make_bundle(tmp_path, last=10), sshds)
+    assert not used.exists()
+    assert len(list(used.parent.iterdir())) == 2
+
+
+def test_bundles_of_one_name_have_a_folder_each(sshds: list[Server], tmp_path: Path) -> None:
+    """Whatever becomes of one, the other is current still, and nothing of it is sent again."""
+    made = []
+    for number in range(4):
+        (tmp_path / str(number)).mkdir()
+        made.append(make_bundle(tmp_path / str(number), last=number))
+    for each in (*made, *made):
+        sent = deploy(each, sshds)
+    assert len(list((sshds[2].work / "bundles").iterdir())) == 4
+    assert [one.sent for one in sent.values()] == [{}] * 3
+    assert sum(one.sent_bytes for one in deploy(made[0], sshds).values()) == 0
 
 
 def test_a_broken_upload_goes_on_where_it_broke(
