@@ -28,7 +28,7 @@ from model.network import wire
 from model.network.graph import Graph
 from runtime.contents import described
 from runtime.errors import CleaveError
-from runtime.hashing import file_hash, files_hash
+from runtime.hashing import file_hash, files_hash, text_hash
 from runtime.plan import Plan, Run
 
 FORMAT = "cleave-bundle"
@@ -120,12 +120,23 @@ def is_there(
     """Whether a folder holds a bundle already that does just what ``fill`` would have it do."""
     try:
         made_from, made = read_bundle(folder)
-        text = (folder / "plan.json").read_text(encoding="utf-8")
-    except (CleaveError, OSError, ValueError):
+    except CleaveError:
+        return False
+    if (made_from.blake3, made) != (origin.blake3, form):
         return False
     graph, mapping, borders = _joined(graph, mapping, form)
-    same = (made_from.blake3, made) == (origin.blake3, form)
-    return same and text == plan(graph, platform, mapping, borders).plan.to_json()
+    return _holds(folder, render.render(plan(graph, platform, mapping, borders).plan, form.target))
+
+
+def _holds(folder: Path, texts: dict[str, str]) -> bool:
+    """Whether a bundle has all files that it lists, and among them these, as they are; segments are not read."""
+    try:
+        with described(folder) as body:
+            listed = dict(body["files"])
+        there = all((folder / name).is_file() for name in listed)
+        return there and all(listed.get(n) == text_hash(text) == file_hash(folder / n) for n, text in texts.items())
+    except (CleaveError, OSError):
+        return False
 
 
 def _joined(graph: Graph, mapping: Mapping, form: Form) -> tuple[Graph, Mapping, set[int]]:

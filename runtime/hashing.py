@@ -25,6 +25,11 @@ def file_hash(path: Path) -> str:
     return _digest(path, 0, path.stat().st_size).hex()
 
 
+def text_hash(text: str) -> str:
+    """Hash of a file that holds a text, hexadecimal."""
+    return blake3(text.encode("utf-8")).hexdigest()
+
+
 def _digest(path: Path, start: int, size: int) -> bytes:
     """Hash of a part of a file. Read a piece at a time: mapped, it would count as memory of the process."""
     found, piece = blake3(), memoryview(bytearray(min(size, PIECE_BYTES)))

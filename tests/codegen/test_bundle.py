@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import runpy
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ from model.mappings.mapping import Mapping, Shard
 from model.network.graph import Graph
 from model.network.load import load
 from runtime.errors import CleaveError
+from runtime.hashing import file_hash
 from runtime.launch import run
 from runtime.options import Options
 from runtime.plan import Plan
@@ -277,6 +279,37 @@ def test_programs_need_no_buffers_of_mpi(options: Options, tmp_path: Path) -> No
         assert "Ssend_init" in (bundle / "runtime" / "mpi.py").read_text()
         run(bundle, options, timeout_s=60)
         assert verify(bundle, graph.path, frames=2).passed
+
+
+def older(bundle: Path, name: str) -> None:
+    """Have a file that other programs have made, with the hash of that."""
+    (bundle / name).write_text((bundle / name).read_text() + "# as it was\n")
+    body = json.loads((bundle / "bundle.json").read_text())
+    body["files"][name] = file_hash(bundle / name)
+    (bundle / "bundle.json").write_text(json.dumps(body))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda bundle: older(bundle, "rank_00.py"),
+        lambda bundle: older(bundle, "runtime/loop.py"),
+        lambda bundle: (bundle / "rank_00.py").write_text("# mine\n"),
+        lambda bundle: (bundle / "rank_00.py").unlink(),
+        lambda bundle: next(bundle.glob("rank0*/segment*")).unlink(),
+        lambda bundle: (bundle / "bundle.json").write_text("{}"),
+    ],
+    ids=["older program", "older runtime", "changed by hand", "no program", "no segment", "no description"],
+)
+def test_what_is_there_is_just_what_would_be_made(
+    change: Callable[[Path], object], graph: Graph, tmp_path: Path
+) -> None:
+    out, mapping, origin = tmp_path / "out", random_mapping(random.Random(0), graph, DEVICES), source(graph, False, {})
+    assert not is_there(out, graph, CLUSTER, mapping, origin)
+    write_bundle(graph, CLUSTER, mapping, origin, out, False)
+    assert is_there(out, graph, CLUSTER, mapping, origin)
+    change(out)
+    assert not is_there(out, graph, CLUSTER, mapping, origin)
 
 
 @pytest.mark.parametrize("join", JOINS)

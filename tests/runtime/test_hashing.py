@@ -8,7 +8,7 @@ import pytest
 from blake3 import blake3
 
 from runtime import hashing
-from runtime.hashing import file_hash, files_hash
+from runtime.hashing import file_hash, files_hash, text_hash
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 40])
@@ -17,6 +17,12 @@ def test_a_file_has_the_hash_of_its_bytes(size: int, tmp_path: Path, monkeypatch
     file = tmp_path / "file"
     file.write_bytes(bytes(range(size)))
     assert file_hash(file) == blake3(file.read_bytes()).hexdigest()
+
+
+def test_a_text_has_the_hash_of_the_file_that_it_becomes(tmp_path: Path) -> None:
+    text = "a ü\n☃"
+    (tmp_path / "x").write_text(text, encoding="utf-8")
+    assert text_hash(text) == file_hash(tmp_path / "x")
 
 
 def test_files_together_have_another_hash_when_a_byte_changes_or_moves(
