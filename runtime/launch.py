@@ -10,7 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +22,7 @@ import psutil
 from runtime import compiling
 from runtime.communicator import PREFIX
 from runtime.cores import cores
+from runtime.deploy.far.remains import memory, places
 from runtime.errors import CleaveError
 from runtime.options import Options
 from runtime.plan import Plan
@@ -156,9 +158,9 @@ def run(bundle: Path, options: Options, *, timeout_s: float | None = TIMEOUT_S) 
 def execute(command: list[str], *, timeout_s: float | None) -> Finished:
     """Run a command that starts ranks, to its end or ``timeout_s``; ``None``: however long it takes."""
     begin = time.monotonic()
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, _environment() as environment:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=_environment(), start_new_session=True
+            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True
         )
         try:
             code: int | None = process.wait(timeout_s)
@@ -182,8 +184,21 @@ def ended(code: int | None, stdout: str, stderr: str, time_s: float, timeout_s: 
     return Finished(stdout, stderr, time_s)
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, **QUIET}
+@contextmanager
+def _environment() -> Iterator[dict[str, str]]:
+    """Of ranks: what they leave behind, if only since mpirun was killed, goes when the block ends.
+
+    A place for shared memory that the user has named stays.
+    """
+    with _folder(None) as own, _folder(memory()) as shared:
+        ours = places(own, shared)
+        named = {name: place for name, place in os.environ.items() if name in ours and name.startswith("OMPI_")}
+        yield {**os.environ, **ours, **named, **QUIET}
+
+
+def _folder(place: str | None) -> tempfile.TemporaryDirectory[str]:
+    """A temporary folder in a place; None: the usual one."""
+    return tempfile.TemporaryDirectory(prefix="cleave-", dir=place, ignore_cleanup_errors=True)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

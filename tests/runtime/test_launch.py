@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import psutil
@@ -20,6 +22,7 @@ from model.network.load import load
 from runtime import launch
 from runtime.bench import bench
 from runtime.cores import cores
+from runtime.deploy.far import remains
 from runtime.errors import CleaveError
 from runtime.launch import Mpirun, execute, run
 from runtime.options import Options
@@ -142,6 +145,49 @@ def test_output_and_its_time() -> None:
     done = execute(["sh", "-c", "echo out; echo err >&2"], timeout_s=10)
     assert (done.stdout, done.stderr) == ("out\n", "err\n")
     assert 0 < done.time_s < 5
+
+
+LEFT = "for name in TMPDIR XDG_CACHE_HOME OMPI_MCA_btl_sm_backing_directory OMPI_MCA_btl_vader_backing_directory; do "
+LEFT += 'place=$(printenv $name); echo "$place"; echo > "$place/left.$name"; done'
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_ranks_leave_behind_goes_with_them(killed: bool, tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    command = ["sh", "-c", f"{{ {LEFT}; }} > '{said}'; {'kill -9 $$' if killed else ':'}"]
+    with pytest.raises(CleaveError, match="ended with code -9") if killed else nullcontext():
+        execute(command, timeout_s=10)
+    places = said.read_text().splitlines()
+    assert places[0] == places[1]
+    assert places[2] == places[3]
+    assert Path(places[2]).parent == Path(remains.memory() or "")
+    assert not any(Path(place).exists() for place in places)
+
+
+def test_a_place_for_shared_memory_that_the_user_names_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMPI_MCA_btl_sm_backing_directory", str(tmp_path))
+    assert execute(["sh", "-c", LEFT], timeout_s=10).stdout.splitlines()[2] == str(tmp_path)
+    assert list(tmp_path.iterdir()) == [tmp_path / "left.OMPI_MCA_btl_sm_backing_directory"]
+
+
+@pytest.mark.mpi
+def test_an_mpirun_that_is_killed_leaves_no_shared_memory(tmp_path: Path) -> None:
+    code = f"""
+import json, os, time
+from mpi4py import MPI
+MPI.COMM_WORLD.Barrier()
+if MPI.COMM_WORLD.rank == 0:
+    place = os.environ["OMPI_MCA_btl_sm_backing_directory"]
+    with open({str(tmp_path / "seen")!r}, "w") as file:
+        json.dump([place, os.listdir(place)], file)
+    os.kill(os.getppid(), 9)
+time.sleep(60)
+"""
+    with pytest.raises(CleaveError, match="ended with code -9"):
+        execute([*Mpirun.find().here(2), sys.executable, "-c", code], timeout_s=60)
+    place, segments = json.loads((tmp_path / "seen").read_text())
+    assert segments  # so it is where Open MPI has them
+    assert not Path(place).exists()
 
 
 def test_what_the_ranks_say_is_all_that_is_said() -> None:

@@ -16,7 +16,17 @@ import time
 from typing import Any, Dict, Optional
 
 from runtime.deploy.far.common import FarError, answer, folder, inside
-from runtime.deploy.far.remains import MARKER, RELEASE, begin, clear, edit_keys, end_processes, name_of, shared_memory
+from runtime.deploy.far.remains import (
+    MARKER,
+    RELEASE,
+    begin,
+    clear,
+    edit_keys,
+    end_processes,
+    name_of,
+    places,
+    shared_memory,
+)
 
 QUIET_S = 30.0
 GRACE_S = 5.0
@@ -117,8 +127,7 @@ class Run:
         bin_ = os.path.dirname(self._request["mpirun"])
         path = os.pathsep.join([bin_, os.environ.get("PATH", "/usr/bin:/bin")])
         own = {MARKER: self._request["run"], "CLEAVE_LAUNCH": os.path.join(self._root, "launch")}
-        own.update(TMPDIR=self._root, XDG_CACHE_HOME=self._root)  # what MPI and ONNX Runtime leave goes with the run
-        own.update({f"OMPI_MCA_btl_{name}_backing_directory": self._shared for name in ("sm", "vader")})
+        own.update(places(self._root, self._shared))
         return dict(os.environ, **self._request["environment"], PATH=path, **own)
 
     def _write_own(self) -> None:

@@ -8,7 +8,7 @@ import shutil
 import signal
 import tempfile
 import time
-from typing import List, Optional, Set
+from typing import Dict, List, Optional, Set
 
 from runtime.deploy.far.common import FarError, folder
 from runtime.deploy.far.lock import locked
@@ -115,11 +115,24 @@ def zombie(pid: int) -> bool:
 
 
 def shared_memory(run: str) -> str:
-    """A folder for the memory that ranks of one host share: those that are killed leave it behind."""
-    for place in _memories():
-        if os.access(place, os.W_OK):
-            return folder(place, "cleave-" + run)
-    raise FarError("has neither /dev/shm nor a folder for temporary files that can be written to")
+    """A folder for the memory that ranks of one host share."""
+    place = memory()
+    if place is None:
+        raise FarError("has neither /dev/shm nor a folder for temporary files that can be written to")
+    return folder(place, "cleave-" + run)
+
+
+def memory() -> Optional[str]:
+    """Where such a folder can be."""
+    return next((place for place in _memories() if os.access(place, os.W_OK)), None)
+
+
+def places(own: str, shared: str) -> Dict[str, str]:
+    """Environment of ranks by which all that they, MPI and ONNX Runtime leave behind when they are killed is in two
+    folders. shared: the one for memory that they share
+    """
+    found = dict.fromkeys((f"OMPI_MCA_btl_{name}_backing_directory" for name in ("sm", "vader")), shared)
+    return dict(found, TMPDIR=own, XDG_CACHE_HOME=own)
 
 
 def _memories() -> List[str]:
