@@ -4,6 +4,7 @@ It obeys lines from the workstation. When these stop (``end``, a line that broke
 ``QUIET_S``, a time that is up) it kills every process of the run, and takes away the key and the folder of the run.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -165,10 +166,11 @@ class Run:
     def _key(self, said: Dict[str, Any]) -> None:
         """A key pair; its private half never leaves this host, and goes with the run."""
         path = os.path.join(self._root, "key")
-        subprocess.run(
-            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name_of(self._request["run"]), "-f", path],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False,
-        )  # fmt: skip
+        with contextlib.suppress(OSError):
+            subprocess.run(
+                ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name_of(self._request["run"]), "-f", path],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False,
+            )  # fmt: skip
         if not os.path.exists(path + ".pub"):
             raise FarError("ssh-keygen does not work on it: install openssh-client")
         with open(path + ".pub", encoding="ascii") as file:
@@ -181,6 +183,8 @@ class Run:
         """
         if not re.fullmatch("ssh-ed25519 [A-Za-z0-9+/=]+", said["key"]) or not ADDRESS.fullmatch(said["from"]):
             raise FarError("was asked to let in what is no key of a run, or from no address: is the head host itself?")
+        os.environ.pop("TZ", None)  # sshd has the zone of the host, whatever that of a login is
+        time.tzset()
         until = time.strftime("%Y%m%d%H%M", time.localtime(time.time() + said["time_s"] + 60))
         command = "{} -I {}".format(quoted(sys.executable), quoted(os.path.join(self._root, "gate.py")))
         options = 'from="{}",restrict,expiry-time="{}",command="{}"'.format(

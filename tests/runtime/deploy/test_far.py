@@ -247,6 +247,15 @@ def begin(connection: Connection, run: str | None = None) -> tuple[Talk, Path]:
     return talk, Path(talk.hear()["root"])
 
 
+def python_in(folder: Path, **environment: str) -> str:
+    """A Python of a login with such an environment."""
+    file = folder / "python"
+    words = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
+    file.write_text(f'#!/bin/sh\n{words} exec {sys.executable} "$@"\n')
+    file.chmod(0o700)
+    return str(file)
+
+
 def wait_until(true: Callable[[], Any], time_s: float = 15) -> None:
     deadline = time.monotonic() + time_s
     while not true():
@@ -299,6 +308,29 @@ def test_however_it_ends_nothing_is_left(how: str, sshds: list[Server], monkeypa
     wait_until(lambda: not root.exists() and not running(f"time.sleep.{seconds}"))
     wait_until(lambda: keys.read_text() == MINE)
     assert list((server.work / "runs").iterdir()) == []
+
+
+def test_a_key_ends_by_the_clock_of_sshd_whatever_the_time_zone_of_the_login(
+    sshds: list[Server], tmp_path: Path
+) -> None:
+    talk, _ = begin(sshds[0].connect(python=python_in(tmp_path, TZ="Pacific/Kiritimati")))
+    bare = {name: value for name, value in os.environ.items() if name != "TZ"}
+
+    def clock(time_s: float) -> str:
+        words = ["date", "-d", f"@{time_s:.0f}", "+%Y%m%d%H%M"]
+        return subprocess.run(words, env=bare, capture_output=True, text=True, check=True).stdout.strip()
+
+    before = clock(time.time() + 659)
+    tell(talk, "trust", key="ssh-ed25519 AAAA", time_s=600, **{"from": "10.0.0.1"})
+    (line,) = (sshds[0].home / ".ssh" / "authorized_keys").read_text().splitlines()
+    assert before <= line.partition('expiry-time="')[2].partition('"')[0] <= clock(time.time() + 661)
+    tell(talk, "end")
+
+
+def test_a_host_that_can_make_no_key_says_what_to_install(sshds: list[Server], tmp_path: Path) -> None:
+    talk, _ = begin(sshds[0].connect(python=python_in(tmp_path, PATH="/nowhere")))
+    with pytest.raises(HostError, match=r"^ssh-keygen does not work on it: install openssh-client$"):
+        tell(talk, "key")
 
 
 def test_what_a_killed_guard_has_left_goes_with_the_next_run_and_runs_beside_it_stay(sshds: list[Server]) -> None:
