@@ -13,6 +13,9 @@ CHUNK = 1 << 20
 SILENCE_S = 30
 """How long the workstation may say nothing while something is expected of it; then the script ends."""
 
+DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+"""Of what somebody may not do."""
+
 
 class FarError(Exception):
     """Something to say and to end with."""
@@ -47,7 +50,7 @@ def sentence(error: OSError) -> str:
     """What is wrong, and what to do about it where that is known."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "its disk is full: make room, or choose another place with --work"
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+    if error.errno in DENIED:
         return f"may not write {error.filename} ({error.strerror}): choose another place with --work"
     return f"{error.filename}: {error.strerror}" if error.filename else str(error)
 

@@ -10,7 +10,7 @@ import tempfile
 import time
 from typing import Dict, List, Optional, Set
 
-from runtime.deploy.far.common import FarError, folder
+from runtime.deploy.far.common import DENIED, FarError, folder
 from runtime.deploy.far.lock import locked
 
 MARKER = "CLEAVE_RUN"
@@ -36,7 +36,7 @@ def begin(runs: str, run: str) -> int:
 
 def _sweep(runs: str, run: str) -> None:
     """Take a run away, unless its guard is there."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, FarError):
         held = os.open(os.path.join(runs, run), os.O_RDONLY)
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -147,9 +147,27 @@ def name_of(run: str) -> str:
 def edit_keys(added: Optional[str], run: str) -> None:
     """Add a line to ``authorized_keys``, or take those of a run away again; all others stay as they are."""
     place = os.path.join(os.path.expanduser("~"), ".ssh")
-    if added or os.path.isdir(place):
+    file = os.path.realpath(os.path.join(place, "authorized_keys"))
+    if not added and not os.path.isdir(place):
+        return
+    try:
         with locked(folder(place)):  # another run may begin or end at this moment
-            _edit(os.path.realpath(os.path.join(place, "authorized_keys")), added, run)
+            _edit(file, added, run)
+    except OSError as error:
+        if error.errno not in DENIED:
+            raise
+        if added or _has_key(file, run):
+            why = f"may not write {file} ({error.strerror}), for the key of a run"
+            raise FarError(f"{why}: let it be written, or use --trust existing") from None
+
+
+def _has_key(path: str, run: str) -> bool:
+    """Whether a line is of a run. Where that may not be read, none was added either."""
+    try:
+        with open(path, "rb") as file:
+            return f" {name_of(run)}\n".encode() in file.read()
+    except OSError:
+        return False
 
 
 def _edit(path: str, added: Optional[str], run: str) -> None:

@@ -12,8 +12,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from hypothesis import strategies as st
 
 from runtime.deploy.connect import MODULES, Connection, Talk, source
 from runtime.deploy.far import remains
+from runtime.deploy.far.common import FarError
 from runtime.deploy.network import Site
 from runtime.deploy.post import CHUNK, END_S, Post, dismiss
 from runtime.deploy.target import HostError
@@ -192,6 +194,46 @@ def test_a_first_key_is_for_its_owner_alone(tmp_path: Path, monkeypatch: pytest.
     assert (tmp_path / ".ssh" / "authorized_keys").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.fixture
+def others(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home folder with keys that its user may not even read."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can be somebody else")
+    with tempfile.TemporaryDirectory() as home:
+        (Path(home) / ".ssh").mkdir()
+        (Path(home) / ".ssh" / "authorized_keys").touch(0o600)
+        Path(home).chmod(0o755)
+        monkeypatch.setenv("HOME", home)
+        os.seteuid(65534)
+        try:
+            yield Path(home)
+        finally:
+            os.seteuid(0)
+
+
+def test_where_keys_may_not_be_written_the_way_without_is_named_and_goes(others: Path) -> None:
+    file = others / ".ssh" / "authorized_keys"
+    with pytest.raises(FarError) as caught:
+        remains.edit_keys("restrict ssh-ed25519 BBBB cleave-run-1", "1")
+    why = f"may not write {file} (Permission denied), for the key of a run"
+    assert str(caught.value) == f"{why}: let it be written, or use --trust existing"
+    remains.edit_keys(None, "1")  # with it there is nothing to take away
+
+
+def test_a_key_that_may_not_be_taken_away_is_told_and_does_not_keep_the_next_run(others: Path) -> None:
+    os.seteuid(0)
+    (others / ".ssh" / "authorized_keys").write_text(MINE + "restrict ssh-ed25519 BBBB cleave-run-1\n")
+    (others / ".ssh" / "authorized_keys").chmod(0o644)
+    runs = others / "runs"
+    (runs / "1").mkdir(parents=True)
+    os.chown(runs, 65534, -1)
+    os.seteuid(65534)
+    with pytest.raises(FarError, match=r"^may not write .*/authorized_keys "):
+        remains.clear(str(runs), "1")
+    os.close(remains.begin(str(runs), "2"))
+    assert sorted(path.name for path in runs.iterdir()) == ["1", "2"]  # the one after it may have more luck
+
+
 def run_with_a_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of run 1, which fills the disk: there is no room for a new ``authorized_keys`` beside its frames."""
     monkeypatch.setenv("HOME", str(home))
@@ -325,6 +367,23 @@ def test_a_key_ends_by_the_clock_of_sshd_whatever_the_time_zone_of_the_login(
     (line,) = (sshds[0].home / ".ssh" / "authorized_keys").read_text().splitlines()
     assert before <= line.partition('expiry-time="')[2].partition('"')[0] <= clock(time.time() + 661)
     tell(talk, "end")
+
+
+def test_a_home_folder_that_cannot_be_written_to_names_the_way_without_a_key(sshds: list[Server]) -> None:
+    place = sshds[0].home / ".ssh"
+    place.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", place], capture_output=True, check=False)
+    if done.returncode != 0:
+        pytest.skip("no file system can be mounted here")
+    try:
+        talk, root = begin(sshds[0].connect())
+        with pytest.raises(HostError, match=r"^may not write .*_keys \(Read-only .*: .*, or use --trust existing$"):
+            tell(talk, "trust", key="ssh-ed25519 AAAA", time_s=60, **{"from": "10.0.0.1"})
+        wait_until(lambda: not root.exists())
+        talk, _ = begin(sshds[0].connect())
+        assert tell(talk, "end") == {"ended": True}
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
 
 
 def test_a_host_that_can_make_no_key_says_what_to_install(sshds: list[Server], tmp_path: Path) -> None:
