@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,8 +35,7 @@ class Trust:
 
     def known(self, address: str, port: int) -> list[Any]:
         """All keys that the files have for an address."""
-        lines = [line for file in self.files for line in _lines(file)]
-        return [key for line in lines for key in _vouched(line, entry(address, port))]
+        return [key for file in self.files for key in _known(file, entry(address, port))]
 
     def revoked(self, key: Any) -> bool:
         """Whether a file says ``@revoked`` of a key; for whichever host, which is stricter than OpenSSH."""
@@ -60,12 +60,17 @@ class Trust:
         if known:
             raise HostError(
                 f"its host key has CHANGED to {print_} ({key.get_name()}): either somebody stands between, or the host "
-                f"was set up anew; if so, remove the old key with: ssh-keygen -R '{entry(address, port)}'"
+                f"was set up anew; if so, remove the old key with: {self._removal(entry(address, port))}"
             )
         raise HostError(
             f"its host key is not known ({key.get_name()} {print_}): compare it with what 'ssh-keygen -lf FILE' says "
             f"on the host of /etc/ssh/ssh_host_*_key.pub, then pin it with --pin {name}={print_}"
         )
+
+    def _removal(self, host: str) -> str:
+        """The command that takes a host out of all files that know a key of it."""
+        knowing = [file for file in dict.fromkeys(self.files) if _known(file, host)]
+        return " && ".join(shlex.join(["ssh-keygen", "-f", str(file), "-R", host]) for file in knowing)
 
 
 def trust(files: Sequence[Path], pins: Sequence[str], hosts: Sequence[str]) -> Trust:
@@ -80,6 +85,11 @@ def trust(files: Sequence[Path], pins: Sequence[str], hosts: Sequence[str]) -> T
     if missing:
         raise CleaveError(*missing)
     return Trust((*files, *(file.expanduser() for file in USUAL)), pinned)
+
+
+def _known(file: Path, host: str) -> list[Any]:
+    """All keys that a file has for a host."""
+    return [key for line in _lines(file) for key in _vouched(line, host)]
 
 
 def _lines(file: Path) -> list[str]:

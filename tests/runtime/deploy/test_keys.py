@@ -42,10 +42,18 @@ def test_a_pinned_host_key_is_believed_and_another_is_not(sshds: list[Server]) -
 def test_a_swapped_host_key_is_refused(sshds: list[Server], tmp_path: Path) -> None:
     """Another server at the address that a key is known of."""
     stranger = sshd.start("a", tmp_path / "stranger")
-    (tmp_path / "known").write_text(f"[127.0.0.1]:{stranger.port} {(sshds[0].folder / 'host_key.pub').read_text()}")
+    known = [tmp_path / name for name in ("known hosts", "more")]
+    for file in known:
+        file.write_text(f"[127.0.0.1]:{stranger.port} {(sshds[0].folder / 'host_key.pub').read_text()}")
+    trusted = Trust((*known, sshds[0].known_hosts, tmp_path / "none"), {})
     try:
-        with pytest.raises(HostError, match=r"its host key has CHANGED to SHA256:.*: ssh-keygen -R"):
-            connect(stranger.target(), Trust((tmp_path / "known",), {}))
+        with pytest.raises(HostError, match=r"its host key has CHANGED to SHA256:.*: ssh-keygen -f '") as caught:
+            connect(stranger.target(), trusted)
+        command = str(caught.value).rpartition("with: ")[2]
+        subprocess.run(["sh", "-c", command], capture_output=True, check=True)
+        assert [file.read_text() for file in known] == ["", ""]
+        with pytest.raises(HostError, match="its host key is not known"):
+            connect(stranger.target(), trusted)
     finally:
         stranger.stop()
 
