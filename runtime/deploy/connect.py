@@ -177,7 +177,7 @@ def connect(target: Target, trust: Trust, password: str | None = None) -> Connec
     known_as = (alias, 22) if alias else (address, port)
     keys = _keys(target, said.get("identityfile", []))
     others = target.key is None and said.get("identitiesonly", "no") != "yes"
-    line = _reach(target, address, port)
+    line = _reach(address, port)
     client, check = paramiko.SSHClient(), _Check(target, trust, known_as)
     client.set_missing_host_key_policy(check)
     try:
@@ -251,7 +251,7 @@ def _transport(trust: Trust, target: Target, known_as: tuple[str, int]) -> Any:
     return make
 
 
-def _reach(target: Target, address: str, port: int) -> socket.socket:
+def _reach(address: str, port: int) -> socket.socket:
     """A TCP connection that notices when the other end is gone."""
     try:
         line = socket.create_connection((address, port), CONNECT_S)

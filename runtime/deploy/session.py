@@ -25,7 +25,8 @@ from runtime.images import PLAIN
 from runtime.launch import QUIET, TIMEOUT_S, Finished, Mpirun
 from runtime.options import Options
 
-OWN_KEY, EXISTING = TRUSTS = ("key", "existing")
+OWN_KEY = "key"
+TRUSTS = (OWN_KEY, "existing")
 """How the other hosts let the head host in: by a key of this run alone, or as they do anyway."""
 ASK_S = 10.0
 """For a guard to say what it saw of a run that failed."""
@@ -183,7 +184,6 @@ def session(
     """
     run = secrets.token_hex(8)
     over = threading.Event()
-    own_key = trust == OWN_KEY
 
     def guard(target: Target) -> Post:
         connection, found = connections[target.name], facts[target.name]
@@ -196,7 +196,6 @@ def session(
             release=releases.get(target.name, ""),
             gate=source("gate"),
             launch=source("launch", "sh"),
-            trusted=own_key and target.name != head,
         )
         there = talk.hear()
         networks = network.networks(target.interface, found)

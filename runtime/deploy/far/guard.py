@@ -9,6 +9,7 @@ import json
 import os
 import re
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -135,7 +136,7 @@ class Run:
         """What starts a rank here, and what the key may do here."""
         program = os.path.join(self._request["release"], "main.py")
         names = {"root": self._root, "python": self._request["python"], "program": program}
-        lines = [f"{name}={quoted(value)}\n" for name, value in names.items()]
+        lines = [f"{name}={shlex.quote(value)}\n" for name, value in names.items()]
         self._file("launch", "#!/bin/sh\n" + "".join(lines) + self._request["launch"], 0o700)
         self._file(RELEASE, self._request["release"])
         self._file("gate.py", self._request["gate"])
@@ -186,7 +187,7 @@ class Run:
         os.environ.pop("TZ", None)  # sshd has the zone of the host, whatever that of a login is
         time.tzset()
         until = time.strftime("%Y%m%d%H%M", time.localtime(time.time() + said["time_s"] + 60))
-        command = "{} -I {}".format(quoted(sys.executable), quoted(os.path.join(self._root, "gate.py")))
+        command = "{} -I {}".format(shlex.quote(sys.executable), shlex.quote(os.path.join(self._root, "gate.py")))
         options = 'from="{}",restrict,expiry-time="{}",command="{}"'.format(
             said["from"], until, command.replace("\\", "\\\\").replace('"', '\\"'),
         )  # fmt: skip
@@ -251,8 +252,3 @@ def tail(path: str) -> str:
     with open(path, "rb") as file:
         file.seek(max(os.path.getsize(path) - KEPT_BYTES, 0))
         return file.read().decode("utf-8", "replace")
-
-
-def quoted(text: str) -> str:
-    """One word of a shell."""
-    return "'" + text.replace("'", "'\"'\"'") + "'"

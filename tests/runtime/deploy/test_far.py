@@ -336,7 +336,7 @@ def test_however_it_ends_nothing_is_left(how: str, sshds: list[Server], monkeypa
     tell(talk, "trust", key="ssh-ed25519 AAAA", time_s=60, **{"from": "10.0.0.1"})
     line = keys.read_text().removeprefix(MINE)
     assert line.startswith('from="10.0.0.1",restrict,expiry-time="20')
-    assert line.endswith(f"/gate.py'\" ssh-ed25519 AAAA cleave-run-{run}\n")
+    assert line.endswith(f'/gate.py" ssh-ed25519 AAAA cleave-run-{run}\n')
     orphan = f"'{sys.executable}' -c '{DEAF % seconds}' & sleep 0.5; echo done"
     done = tell(talk, "go", command=["sh", "-c", orphan], timeout_s=30)
     assert (done["code"], done["stdout"]) == (0, "done\n")
@@ -482,6 +482,6 @@ def test_a_file_that_is_stopped_on_its_way_ends_the_run_at_once(
 
 def test_the_launcher_quotes_what_it_is_given(sshds: list[Server]) -> None:
     talk, root = begin(sshds[0].connect())
-    assert f"root='{root}'\npython='/p y'\nprogram='/r/main.py'\n" in (root / "launch").read_text()
+    assert f"root={root}\npython='/p y'\nprogram=/r/main.py\n" in (root / "launch").read_text()
     assert shutil.which(str(root / "launch"))
     tell(talk, "end")
