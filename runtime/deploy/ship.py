@@ -70,9 +70,11 @@ def _start(file: File, part: tuple[int, str] | None) -> int:
     """Where to go on: after what has come, if that is how the file begins."""
     if part is None or not 0 < part[0] <= file.size_bytes:
         return 0
-    digest = hashlib.sha256()
+    digest, left = hashlib.sha256(), part[0]
     with file.path.open("rb") as stream:
-        digest.update(stream.read(part[0]))
+        while data := stream.read(min(left, CHUNK)):
+            digest.update(data)
+            left -= len(data)
     return part[0] if digest.hexdigest() == part[1] else 0
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
 import subprocess
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from runtime.deploy import ship as shipping
 from runtime.deploy.cluster import cluster, refused
 from runtime.deploy.connect import Talk, source
 from runtime.deploy.keys import Trust
-from runtime.deploy.parcel import Shipment, pack
+from runtime.deploy.parcel import File, Shipment, pack
 from runtime.deploy.ship import Shipped, ship
 from runtime.deploy.target import DeployError, HostError
 from tests.command import files
@@ -167,6 +169,20 @@ def test_a_part_that_is_not_how_the_file_begins_is_sent_anew(bundle: Path, sshds
     done = ship(sshds[0].connect(), "bundles/bundle", shipment.parcels[0].files)
     assert done.resumed_bytes == 0
     assert (current(sshds[0]) / "rank00/segment000.onnx").read_bytes() == file.path.read_bytes()
+
+
+def test_a_part_however_large_takes_little_memory_to_compare(tmp_path: Path) -> None:
+    size, path = 64 << 20, tmp_path / "file"
+    with path.open("wb") as stream:
+        stream.truncate(size + 1)
+    hash_ = hashlib.sha256(bytes(size)).hexdigest()
+    tracemalloc.start()
+    try:
+        assert shipping._start(File(path, "", size + 1), (size, hash_)) == size
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    assert shipping._start(File(path, "", size + 1), (size - 1, hash_)) == 0
 
 
 @pytest.mark.parametrize("how", ["changed", "gone", "link"])
