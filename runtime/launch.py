@@ -22,6 +22,7 @@ import psutil
 from runtime import compiling
 from runtime.communicator import PREFIX
 from runtime.cores import cores
+from runtime.deferred import deferred
 from runtime.deploy.far.remains import memory, places
 from runtime.errors import CleaveError
 from runtime.options import Options
@@ -159,19 +160,28 @@ def execute(command: list[str], *, timeout_s: float | None) -> Finished:
     """Run a command that starts ranks, to its end or ``timeout_s``; ``None``: however long it takes."""
     begin = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, _environment() as environment:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True
-        )
+        process = None
         try:
-            code: int | None = process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            code = None
-            process.send_signal(signal.SIGUSR1)  # mpirun passes it on, and ranks say what they are doing
-            time.sleep(ASIDE_S)
+            with deferred():
+                process = subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True
+                )
+            code = _waited(process, timeout_s)
         finally:
-            _end(process)
+            if process is not None:
+                _end(process)
         stdout, stderr = _text(out), _text(err)
     return ended(code, stdout, stderr, time.monotonic() - begin, timeout_s)
+
+
+def _waited(process: subprocess.Popen[bytes], timeout_s: float | None) -> int | None:
+    """How it ended; None: time was up, and ranks have been asked what they are doing."""
+    try:
+        return process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGUSR1)  # mpirun passes it on
+        time.sleep(ASIDE_S)
+        return None
 
 
 def ended(code: int | None, stdout: str, stderr: str, time_s: float, timeout_s: float | None) -> Finished:

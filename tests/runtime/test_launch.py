@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -22,6 +23,7 @@ from model.network.load import load
 from runtime import launch
 from runtime.bench import bench
 from runtime.cores import cores
+from runtime.deferred import SIGNALS
 from runtime.deploy.far import remains
 from runtime.errors import CleaveError
 from runtime.launch import Mpirun, execute, run
@@ -273,6 +275,40 @@ def test_a_second_ctrl_c_kills_at_once() -> None:
         time.sleep(0.3)
     assert process.wait(30) != 0
     assert children("sleep(97533)") == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_ranks_are_started_ends_them(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = subprocess.Popen
+
+    def interrupted(*words: Any, **how: Any) -> subprocess.Popen[bytes]:
+        process = start(*words, **how)
+        signal.raise_signal(number)
+        return process
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    usual = signal.signal(number, stop)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            execute(["sleep", "97534"], timeout_s=60)
+        assert signal.getsignal(number) is stop
+    finally:
+        signal.signal(number, usual)
+    assert children("sleep 97534") == []
+
+
+def test_ranks_hear_the_signals_that_were_put_off_and_ignore_those_that_are_ignored() -> None:
+    usual = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        done = execute(["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"], timeout_s=10)
+    finally:
+        signal.signal(signal.SIGHUP, usual)
+    blocked, ignored = (int(line.split()[1], 16) for line in done.stdout.splitlines())
+    assert not blocked & sum(1 << number - 1 for number in SIGNALS)
+    assert ignored & 1 << signal.SIGHUP - 1
 
 
 def wait_until(true: Callable[[], bool]) -> None:
