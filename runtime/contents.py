@@ -13,11 +13,13 @@ from runtime.reading import parsed, readable
 
 @contextmanager
 def described(bundle: Path) -> Iterator[dict[str, Any]]:
-    """What stands in it; ``CleaveError`` where there is none, or the block does not find what it looks for."""
+    """What stands in it; ``CleaveError`` where that cannot be read, or the block does not find what it looks for."""
     file = bundle / "bundle.json"
     try:
         text = file.read_bytes()
-    except OSError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise CleaveError(f"{bundle}: is no bundle (no bundle.json in it); make one with dse generate") from error
+    except OSError as error:
+        raise CleaveError(f"{file}: cannot be read ({error.strerror}); see to that, or name another bundle") from error
     with readable(f"{file}: is no description of a bundle that this version can read"):
         yield parsed(text)

@@ -30,6 +30,7 @@ ENDING_S = 5.0
 ALIVE_S, LOST_S = 5, 20
 """Seconds between signs of life, and until a host that answers none is given up."""
 LOOK = "is it on, is it in the network?"
+BUSY = "has it much else to do, or hangs its disk or its own network? look there, and try again"
 BOOT = (
     "import sys, json, types; "
     "modules, script, request = json.loads(sys.stdin.buffer.readline().decode('utf-8'))\n"
@@ -147,7 +148,7 @@ class Talk:
         try:
             line: bytes = self._out.readline()
         except TimeoutError:
-            raise HostError(f"it gave no answer for {self._channel.gettimeout():.0f} s") from None
+            raise HostError(f"it gave no answer for {self._channel.gettimeout():.0f} s: {BUSY}") from None
         except (OSError, EOFError) as error:
             raise lost(error) from error
         if not line.endswith(b"\n"):

@@ -24,6 +24,13 @@ def test_a_known_host_is_spoken_with(sshds: list[Server]) -> None:
     assert sshds[0].connect().call("facts", peers=[])["arch"]
 
 
+def test_a_host_that_does_not_answer_in_time_is_told_with_what_to_do(sshds: list[Server]) -> None:
+    with sshds[0].connect().start("mark", mark="x") as talk:
+        talk.hear()
+        with pytest.raises(HostError, match=r"^it gave no answer for 1 s: has it much else to do, .*, and try again$"):
+            talk.hear(1)  # which it waits to be asked for
+
+
 def test_an_unknown_host_key_is_refused_with_what_to_do(sshds: list[Server]) -> None:
     with pytest.raises(HostError) as caught:
         connect(sshds[0].target(), NOBODY)
