@@ -21,8 +21,8 @@ import psutil
 
 from runtime import compiling
 from runtime.communicator import PREFIX
-from runtime.cores import cores
 from runtime.deferred import deferred
+from runtime.deploy.far.cores import cores
 from runtime.deploy.far.remains import memory, places
 from runtime.errors import CleaveError
 from runtime.options import Options

@@ -30,7 +30,8 @@ user, port        SSH's own   to log in
 Of the devices on this line:
 
 ================  ==========  ================================================================
-slots             0           cores of the CPU device: ``0-5``, or joined by ``+``: ``0-2+4``
+slots             0           cores of the CPU device: ``0-5``, or joined by ``+``: ``0-2+4``; as
+                              Open MPI numbers those that the host has: from 0 on, threads not counted
 threads           all cores   inference threads of the CPU device
 gpu               no GPU      its name, and in parentheses what drives it: CUDA or TensorRT
 provider          from gpu    ONNX Runtime execution provider of the GPU device

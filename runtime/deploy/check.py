@@ -113,9 +113,9 @@ def machine(parcel: Parcel, facts: Mapping[str, Any]) -> list[str]:
     if free is not None and free < parcel.memory_bytes:
         wrong.append(f"has {mb(free)} of memory free, its ranks need {mb(parcel.memory_bytes)}: end other programs "
                      "there, or choose another mapping")  # fmt: skip
-    absent = sorted(parcel.cores - set(facts["cores"]))
+    absent = sorted(parcel.cores - set(range(facts["cores"])))
     if absent:
-        wrong.append(f"has no core {', '.join(map(str, absent))} (it has {', '.join(map(str, facts['cores']))}): "
+        wrong.append(f"has no core {', '.join(map(str, absent))} (it has {facts['cores']}, counted from 0): "
                      "correct slots= in the platform file, and generate the bundle again")  # fmt: skip
     interface = parcel.target.interface
     if interface is not None and interface not in facts["interfaces"]:

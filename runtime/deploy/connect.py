@@ -40,7 +40,7 @@ BOOT = (
     "sys.modules['runtime.deploy.far.common'].begin(script, request)"
 )
 """Runs on the host, on any Python 3."""
-MODULES = ("common", "lock", "remains")
+MODULES = ("common", "cores", "lock", "remains")
 """Of ``runtime/deploy/far``, what scripts share; each may import those before it."""
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what it has to say comes as exceptions

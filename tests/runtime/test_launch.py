@@ -22,9 +22,9 @@ from model.mappings.mapping import Mapping
 from model.network.load import load
 from runtime import launch
 from runtime.bench import bench
-from runtime.cores import cores
 from runtime.deferred import SIGNALS
 from runtime.deploy.far import remains
+from runtime.deploy.far.cores import cores, numbered
 from runtime.errors import CleaveError
 from runtime.launch import Mpirun, execute, run
 from runtime.options import Options
@@ -92,7 +92,7 @@ def threads(monkeypatch: pytest.MonkeyPatch, folder: Path, allowed: set[int]) ->
     """A machine of 4 cores with 2 threads each: 0 and 4 are of the same. Of these a process may use some."""
     for number in range(8):
         put(folder / f"cpu{number}" / "topology", thread_siblings_list=f"{number % 4},{number % 4 + 4}")
-    monkeypatch.setattr("runtime.cores.CPUS", folder)
+    monkeypatch.setattr("runtime.deploy.far.cores.CPUS", str(folder))
     monkeypatch.setattr("os.sched_getaffinity", lambda _: allowed)
 
 
@@ -119,6 +119,22 @@ def test_a_core_is_one_however_many_threads_it_runs(
 def test_where_nothing_is_known_of_cores_each_thread_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads(monkeypatch, tmp_path, {0, 4, 9})
     assert cores() == 3
+
+
+def test_cores_are_numbered_as_open_mpi_does_whichever_a_process_may_use(tmp_path: Path) -> None:
+    mine = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(mine)})
+    try:
+        count = numbered()
+        assert os.sched_getaffinity(0) == {max(mine)}
+        for core in (count - 1, count):
+            file = tmp_path / f"rankfile{core}"
+            file.write_text(f"rank 0=localhost slots={core}\n")
+            mpirun = Mpirun.find()
+            words = [*mpirun.here(1)[:3], *mpirun.place(str(file), file.read_text()), *mpirun._root(), "true"]
+            assert (subprocess.run(words, capture_output=True, timeout=60).returncode == 0) == (core < count)
+    finally:
+        os.sched_setaffinity(0, mine)
 
 
 def test_a_rank_without_cores_needs_open_mpi_5() -> None:

@@ -17,6 +17,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from runtime.deploy.far.common import answer, existing, venv_python
+from runtime.deploy.far.cores import numbered
 
 LOOK = """
 import json, sys, platform
@@ -63,7 +64,7 @@ def start(request: Dict[str, Any]) -> None:
             "mpirun": mpirun,
             "open mpi": version(mpirun),
             "ssh": shutil.which("ssh"),
-            "cores": sorted(os.sched_getaffinity(0)),
+            "cores": numbered(),
             "work": work,
             "free disk": free_disk(work),
             "writable": os.access(existing(work), os.W_OK),
