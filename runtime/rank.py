@@ -126,7 +126,9 @@ class Rank:
         self.shared.footprint.opened()
 
     def fetch(self) -> None:
-        """Fetch the memory of all buffers now, when no segment is being opened any more, and not in the first frame."""
+        """Fetch all memory now, when no segment is being opened any more, and not in the first frame; and find what may
+        come early.
+        """
         for array in (*(buffer for _, buffer in self._buffers), *(send.message for send in self.sends)):
             array.fill(0)
         leaving = [send.box for send in self.sends]
