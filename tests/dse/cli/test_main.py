@@ -585,7 +585,8 @@ def test_what_parts_may_bring_to_another_step_is_said(here: Path) -> None:
     for op in ("Relu", "MaxPool"):  # which sum nothing up
         made = {"kernel_shape": [2, 2]} if op == "MaxPool" else {}
         save(here, network([node(op, ["x"], ["a"], **made), node("Round", ["a"], ["y"])], {"x": (1, 4, 5, 5)}, ["y"]))
-        assert "steps" not in done("run", "--cnn", "tiny.onnx", "--platform", "two.txt", "--dry-run")
+        words = ("run", "--cnn", "tiny.onnx", "--platform", "two.txt", "--chromosome", "vertical", "--dry-run")
+        assert "steps" not in done(*words)
 
 
 @pytest.fixture
