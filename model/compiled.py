@@ -32,22 +32,23 @@ SHORT_S = 0.5
 LONGEST_S = 600.0
 """No function takes so long to compile: who waited so long for another process to do it does it alone."""
 
-
 IMPORTED = re.compile(rb"^from ((?:codegen|dse|runtime)[\w.]*) import", re.MULTILINE)
 
 
-def sources(root: Path) -> list[Path]:
-    """The files that can be part of a kernel: with a name of theirs, a constant stands in it as it was."""
-    found = set((root / "model").rglob("*.py"))
-    found |= {file for file in (root / "dse").rglob("*.py") if b"from model.compiled import" in file.read_bytes()}
-    names = {name.decode() for file in found for name in IMPORTED.findall(file.read_bytes())}
-    return sorted(found | {file for name in names if (file := root / f"{name.replace('.', '/')}.py").exists()})
+def sources(root: Path) -> dict[Path, bytes]:
+    """The files that can be part of a kernel, read: with a name of theirs, a constant stands in it as it was."""
+    found = {file: file.read_bytes() for file in (root / "model").rglob("*.py")}
+    others = {file: file.read_bytes() for file in (root / "dse").rglob("*.py")}
+    found |= {file: source for file, source in others.items() if b"from model.compiled import" in source}
+    names = {name.decode() for source in found.values() for name in IMPORTED.findall(source)}
+    used = {root / f"{name.replace('.', '/')}.py" for name in names} - found.keys()
+    return found | {file: others.get(file) or file.read_bytes() for file in used if file.exists()}
 
 
 def _source_key() -> str:
     digest = hashlib.sha256()
-    for file in sources(Path(__file__).parents[1]):
-        digest.update(file.read_bytes())
+    for _, source in sorted(sources(Path(__file__).parents[1]).items()):
+        digest.update(source)
     return digest.hexdigest()[:16]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
@@ -14,7 +14,7 @@ from dse.lines import add_line
 from model.cost.samples import SEGMENT, Arrival, Footing, PartOf, Run, Sample
 from model.fit.link_costs import LinkSample
 from runtime.errors import CleaveError
-from runtime.reading import parsed
+from runtime.reading import parsed, readable
 from runtime.trace import Memory
 
 __all__ = ["LINKS", "RUN", "SEGMENT", "Footing", "PartOf", "Run", "Sample", "Store", "opened"]
@@ -51,7 +51,7 @@ class Store:
     @property
     def runs(self) -> list[Run]:
         """The runs of computing; ``CleaveError`` where a line is none of this version's."""
-        with _readable(self.path):
+        with _as_written(self.path):
             return [_run(body) for body in self.of_kind(RUN)]
 
     @property
@@ -68,7 +68,7 @@ class Store:
         """Key → what was measured of links."""
         found = {}
         for body in self.of_kind(LINKS):
-            with _readable(self.path):
+            with _as_written(self.path):
                 found[str(body["key"])] = [_link(sample) for sample in body["samples"]]
         return found
 
@@ -81,7 +81,7 @@ class Store:
         """Host → how it is measured, field by field."""
         found: dict[str, dict[str, str | None]] = {}
         for body in self.of_kind(HOSTS):
-            with _readable(self.path):
+            with _as_written(self.path):
                 found |= {host: dict(how) for host, how in body["hosts"].items()}
         return found
 
@@ -136,13 +136,9 @@ def opened(path: Path) -> Iterator[Store]:
         yield Store(path, file)
 
 
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """What is not as a calibration writes it, said of its file."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CleaveError(f"{path}: holds a run that this version cannot read ({error!r}); remove the file") from error
+def _as_written(path: Path) -> AbstractContextManager[None]:
+    """For what is not as a calibration writes it, said of its file."""
+    return readable(f"{path}: holds a run that this version cannot read; remove the file")
 
 
 def _run(body: dict[str, Any]) -> Run:

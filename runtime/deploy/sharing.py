@@ -12,6 +12,8 @@ from runtime.deploy.target import Target, each
 MARK = ".cleave-mark-"
 MARK_S = 20.0
 """Most seconds for each step; less than a script on a host waits for the next word (``far/common.py``)."""
+_apart: list[frozenset[Target]] = []
+"""Hosts that were found to share nothing: who brings them one bundle after the other asks once."""
 
 
 def sharing(lines: Mapping[str, Connection]) -> tuple[dict[str, str], dict[str, list[str]]]:
@@ -20,6 +22,9 @@ def sharing(lines: Mapping[str, Connection]) -> tuple[dict[str, str], dict[str, 
     Each leaves a mark, then each says which marks it sees. A host's disk has no name that tells it from all others:
     copies of one memory card are alike in everything.
     """
+    targets = [line.target for line in lines.values()]
+    if any(known.issuperset(targets) for known in _apart):
+        return {}, {}
     marks = {name: MARK + secrets.token_hex(8) for name in lines}
 
     def leave(target: Target) -> Talk:
@@ -34,12 +39,16 @@ def sharing(lines: Mapping[str, Connection]) -> tuple[dict[str, str], dict[str, 
         _told(left[target.name], {})
         left[target.name].close()
 
-    left, lost = each([line.target for line in lines.values()], leave)
+    left, lost = each(targets, leave)
     there = [lines[name].target for name in left]
     seen, unseen = each(there, look)
     _, untaken = each(there, take)
     first = {name: next((other for other in marks if marks[other] in found), name) for name, found in seen.items()}
-    return {name: other for name, other in first.items() if name != other}, {**lost, **untaken, **unseen}
+    shared = {name: other for name, other in first.items() if name != other}
+    wrong = {**lost, **untaken, **unseen}
+    if not shared and not wrong:
+        _apart.append(frozenset(targets))
+    return shared, wrong
 
 
 def _told(talk: Talk, body: Any) -> Any:

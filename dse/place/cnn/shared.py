@@ -91,7 +91,11 @@ def _last_reader(g: GraphArrays, tensor: int) -> int:
 
 def _crossing(g: GraphArrays, p: Parts, of: Layers, cuts: int) -> tuple[Floats, Floats]:
     """What comes into a stretch and goes out of it at least."""
-    over = (edge for edge in edges(g) if min(of.kept[list(edge[1:])]) > 0 and not partly(g, p, edge[0], edge[2]))
+    over = (
+        (edge, maker, reader)
+        for edge, maker, reader in edges(g)
+        if of.kept[reader] > 0 and of.kept[maker] > 0 and not partly(g, p, edge, reader)
+    )
     return crossing(g, of.at, of.kept, cuts, over)
 
 

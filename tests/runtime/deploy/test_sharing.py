@@ -71,3 +71,15 @@ def test_a_mark_goes_when_the_line_breaks(sshds: list[Server]) -> None:
 
 def test_a_host_waits_longer_for_a_word_than_the_workstation_for_the_slowest() -> None:
     assert MARK_S < SILENCE_S
+
+
+def test_hosts_that_are_apart_are_asked_once(sshds: list[Server], tmp_path: Path) -> None:
+    lines = {server.name: server.connect(work=str(tmp_path / server.name)) for server in sshds}
+    for server in sshds:
+        (tmp_path / server.name).mkdir()
+    assert sharing(lines) == ({}, {})
+    for line in lines.values():
+        line.close()
+    assert sharing(lines) == ({}, {})
+    del lines["b"]
+    assert sharing(lines) == ({}, {})
