@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,6 +32,9 @@ CHUNK = 256
 
 MESSAGES, BYTES, SEGMENTS, COMPUTING = range(4)
 """Columns of traits: how many, how many in all messages, how many, then the seconds that each device computes."""
+
+Correct = Callable[[str, NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
+"""Gives better ``(n, 4)`` scores, from one of ``EVALUATORS``' and the traits of the mappings."""
 
 
 def unfit(excess: float) -> str:
@@ -70,6 +75,22 @@ def evaluate(
     known = (chromosome.g, chromosome.coding, costs, chromosome.most, size, frames, genes, scores, excess, found)
     on_all_cores(lambda first, last: _evaluate(*known, first, last), len(genes), CHUNK)
     return scores, excess
+
+
+def scored(
+    chromosome: Chromosome,
+    costs: CostArrays,
+    genes: NDArray[np.integer],
+    evaluator: str,
+    period: bool = True,
+    correct: Correct | None = None,
+) -> tuple[NDArray, NDArray]:
+    """``evaluate``, corrected."""
+    if correct is None:
+        return evaluate(chromosome, costs, genes, evaluator, period)
+    found = traits(chromosome, len(genes))
+    scores, excess = evaluate(chromosome, costs, genes, evaluator, period, found)
+    return correct(evaluator, scores, found), excess
 
 
 @released()

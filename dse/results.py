@@ -11,9 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
+from dse import canvas
 from dse.chromosomes import Chromosome
 from dse.evaluation import OBJECTIVES
 from dse.place.cnn.bounds import Proven
@@ -138,7 +137,7 @@ def _label(objective: str) -> str:
 def plot_front(path: Path, front: Front, objectives: Sequence[str], best: dict[str, int], title: str) -> None:
     """Every pair of objectives, a dot a mapping; the points that are shipped are marked."""
     pairs = [(a, b) for i, a in enumerate(objectives) for b in objectives[i + 1 :]]
-    figure = Figure(figsize=(5.2 * len(pairs), 4.4), layout="constrained")
+    figure = canvas.blank(5.2 * len(pairs), 4.4)
     for k, (a, b) in enumerate(pairs):
         axes = figure.add_subplot(1, len(pairs), k + 1)
         x, y = (front.scores[:, OBJECTIVES.index(o)] * UNITS[o][2] for o in (a, b))
@@ -152,12 +151,12 @@ def plot_front(path: Path, front: Front, objectives: Sequence[str], best: dict[s
         axes.grid(alpha=0.3)
     figure.axes[0].legend()
     figure.suptitle(title)
-    _save(figure, path)
+    canvas.save(figure, path, dpi=120)
 
 
 def plot_convergence(path: Path, curves: dict[str, np.ndarray], objectives: Sequence[str], title: str) -> None:
     """Best value of each objective by generation; ``curves``: label to ``(generations, 4)`` best values."""
-    figure = Figure(figsize=(5.2 * len(objectives), 4.0), layout="constrained")
+    figure = canvas.blank(5.2 * len(objectives), 4.0)
     for k, objective in enumerate(objectives):
         axes = figure.add_subplot(1, len(objectives), k + 1)
         for label, best in curves.items():
@@ -168,9 +167,4 @@ def plot_convergence(path: Path, curves: dict[str, np.ndarray], objectives: Sequ
     if len(curves) > 1:
         figure.axes[0].legend()
     figure.suptitle(title)
-    _save(figure, path)
-
-
-def _save(figure: Figure, path: Path) -> None:
-    FigureCanvasAgg(figure)
-    figure.savefig(path, dpi=120, metadata={"Software": None})
+    canvas.save(figure, path, dpi=120)

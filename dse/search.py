@@ -8,27 +8,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import moocore
 import numpy as np
 from numpy.typing import NDArray
-from pymoo.algorithms.moo.nsga2 import NSGA2
-from pymoo.core.evaluator import Evaluator
-from pymoo.core.population import Population
-from pymoo.core.problem import Problem
-from pymoo.core.termination import NoTermination
 
-from dse.chromosomes import POINTS, Chromosome
-from dse.evaluation import ANALYTICAL, BOTH, OBJECTIVES, SIMULATOR, evaluate, traits, unfit
-from dse.operators import ChangeGenes, ExchangeGenes, RandomGenes, SameGenes
+from dse.chromosomes import Chromosome
+from dse.evaluation import ANALYTICAL, BOTH, OBJECTIVES, SIMULATOR, Correct, evaluate, scored, unfit
 from dse.place.cnn.seeds import seeds
 from model.cost.costs import CostArrays, whole_s
 from runtime.errors import CleaveError
 
+if TYPE_CHECKING:
+    from dse.nsga2 import Generation
+
 Progress = Callable[[int, NDArray[np.float64]], None]
 """Called after each generation with its number (from 1) and the best value of each objective so far."""
-Correct = Callable[[str, NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
-"""Gives better ``(n, 4)`` scores, from one of ``EVALUATORS``' and the traits of the mappings (``dse.evaluation``)."""
 
 
 @dataclass(frozen=True)
@@ -94,52 +90,6 @@ class Front:
         return replace(self, genes=self.genes[index], scores=self.scores[index], measured=measured, predicted=predicted)
 
 
-class MappingProblem(Problem):
-    """pymoo's view: integer genes in, objectives and the memory constraint out, a population at a time."""
-
-    def __init__(
-        self, chromosome: Chromosome, costs: CostArrays, settings: Settings, correct: Correct | None = None
-    ) -> None:
-        super().__init__(
-            n_var=chromosome.n_genes,
-            n_obj=len(settings.objectives),
-            n_ieq_constr=1,
-            xl=np.zeros(chromosome.n_genes, dtype=np.int64),
-            xu=chromosome.upper,
-            vtype=int,
-        )
-        self.chromosome, self.costs = chromosome, costs
-        self.columns = [OBJECTIVES.index(name) for name in settings.objectives]
-        self.evaluator = ANALYTICAL if settings.evaluator == BOTH else settings.evaluator
-        self.period = "period_s" in settings.objectives
-        self.correct = correct
-        self.scoring_s = 0.0
-
-    def _evaluate(self, x: NDArray[np.int64], out: dict, *_: object, **__: object) -> None:
-        begin = time.perf_counter()
-        scores, excess = scored(self.chromosome, self.costs, x, self.evaluator, self.period, self.correct)
-        self.scoring_s += time.perf_counter() - begin
-        out["F"] = scores[:, self.columns]
-        out["G"] = np.where(np.isfinite(excess), excess, -1.0)[:, None]
-        out["scores"] = scores
-
-
-def scored(
-    chromosome: Chromosome,
-    costs: CostArrays,
-    genes: NDArray[np.integer],
-    evaluator: str,
-    period: bool = True,
-    correct: Correct | None = None,
-) -> tuple[NDArray, NDArray]:
-    """``evaluate``, corrected."""
-    if correct is None:
-        return evaluate(chromosome, costs, genes, evaluator, period)
-    found = traits(chromosome, len(genes))
-    scores, excess = evaluate(chromosome, costs, genes, evaluator, period, found)
-    return correct(evaluator, scores, found), excess
-
-
 def search(
     chromosome: Chromosome,
     costs: CostArrays,
@@ -154,38 +104,44 @@ def search(
     begin_with: ``(k, n_genes)`` that are in the first population, besides what ``Settings.head_start`` says
     correct:    of all scores
     """
+    from dse.nsga2 import Evolution, MappingProblem
+
     evaluate(chromosome, costs, np.zeros((1, chromosome.n_genes), dtype=np.int32))  # compile outside the clock
     begin = time.perf_counter()
     problem = MappingProblem(chromosome, costs, settings, correct)
     nothing, start = np.empty((0, chromosome.n_genes), dtype=np.int32), settings.head_start
     exact = seeds(chromosome, costs, settings.objectives) if start and settings.exact_seeds else nothing
     first = [nothing if begin_with is None else begin_with, head_start(chromosome, costs) if start else nothing, exact]
-    algorithm = _algorithm(chromosome, settings, np.vstack(first))
-    algorithm.setup(problem, termination=NoTermination(), seed=settings.seed, verbose=False)
+    evolution = Evolution(problem, settings, np.vstack(first))
     history = _History(problem.columns, chromosome.n_genes)
     for generation in range(1, settings.generations + 1):
-        offspring = algorithm.ask()
-        if offspring is None or len(offspring) == 0:
-            break  # every mapping that the operators can reach is known
-        Evaluator().eval(problem, offspring)
-        algorithm.tell(infills=offspring)
+        offspring = evolution.next()
+        if offspring is None:
+            break
         history.note(offspring)
         progress(generation, history.best)
-    front = _front(history, begin, problem.scoring_s, algorithm.pop)
-    return front if settings.evaluator == ANALYTICAL else _simulated(front, exact, chromosome, costs, problem)
+    front = _front(history, begin, problem.scoring_s, evolution.last)
+    if settings.evaluator == ANALYTICAL:
+        return front
+    return _simulated(front, exact, chromosome, costs, problem.columns, correct)
 
 
 def _simulated(
-    front: Front, exact: NDArray[np.integer], chromosome: Chromosome, costs: CostArrays, problem: MappingProblem
+    front: Front,
+    exact: NDArray[np.integer],
+    chromosome: Chromosome,
+    costs: CostArrays,
+    columns: list[int],
+    correct: Correct | None,
 ) -> Front:
     """The front as the simulator scores it, periods as well; points that others dominate then are left out.
 
     exact: ``(k, n_genes)`` that fit, some best for the simulator, which the search may have lost by the other judge
     """
     genes = np.vstack([front.genes, exact]).astype(np.int32)
-    scores, _ = scored(chromosome, costs, genes, SIMULATOR, correct=problem.correct)
-    keep = moocore.is_nondominated(scores[:, problem.columns], keep_weakly=False)
-    return in_order(replace(front, genes=genes, scores=scores).at(keep), problem.columns)
+    scores, _ = scored(chromosome, costs, genes, SIMULATOR, correct=correct)
+    keep = moocore.is_nondominated(scores[:, columns], keep_weakly=False)
+    return in_order(replace(front, genes=genes, scores=scores).at(keep), columns)
 
 
 def in_order(front: Front, columns: list[int]) -> Front:
@@ -204,17 +160,6 @@ def head_start(chromosome: Chromosome, costs: CostArrays) -> NDArray[np.int64]:
     return np.array([chromosome.chain(team, work) for team in teams], dtype=np.int64)
 
 
-def _algorithm(chromosome: Chromosome, settings: Settings, first: NDArray[np.int64]) -> NSGA2:
-    points = chromosome.coding.kind == POINTS
-    return NSGA2(
-        pop_size=settings.population,
-        sampling=RandomGenes(first, sparse=points),
-        crossover=ExchangeGenes(),
-        mutation=ChangeGenes(steps=points),
-        eliminate_duplicates=SameGenes(),
-    )
-
-
 class _History:
     """The front of all that was scored, best values and hypervolume, generation by generation."""
 
@@ -229,16 +174,15 @@ class _History:
         self.excess = np.inf
         self.reference: NDArray[np.float64] | None = None
 
-    def note(self, offspring: Population) -> None:
+    def note(self, offspring: Generation) -> None:
         """Take in a generation."""
-        excess = offspring.get("G")[:, 0]
-        fits = excess <= 0
-        self.evaluated += len(offspring)
-        self.excess = min(self.excess, excess.min())
-        scores = offspring.get("scores")[fits].astype(np.float64)
+        fits = offspring.excess <= 0
+        self.evaluated += len(offspring.genes)
+        self.excess = min(self.excess, offspring.excess.min())
+        scores = offspring.scores[fits]
         if self.reference is None and len(scores):
             self.reference = scores[:, self.columns].max(axis=0)
-        self._keep(scores, offspring.get("X")[fits].astype(np.int32))
+        self._keep(scores, offspring.genes[fits])
         self.rows.append(self.best)
         self.volumes.append(self._volume())
 
@@ -258,7 +202,7 @@ class _History:
         return float(moocore.hypervolume(inside, ref=np.ones(len(self.columns)))) if len(inside) else 0.0
 
 
-def _front(history: _History, begin: float, scoring_s: float, last: Population) -> Front:
+def _front(history: _History, begin: float, scoring_s: float, last: Generation) -> Front:
     scores, genes = history.scores, history.genes
     if not len(scores):
         raise CleaveError(f"{unfit(history.excess)}, or search longer")
@@ -270,6 +214,6 @@ def _front(history: _History, begin: float, scoring_s: float, last: Population) 
         evaluated=history.evaluated,
         search_s=time.perf_counter() - begin,
         scoring_s=scoring_s,
-        last=last.get("X")[last.get("G")[:, 0] <= 0].astype(np.int32),
+        last=last.genes[last.excess <= 0],
     )
     return in_order(front, history.columns)

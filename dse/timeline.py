@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import matplotlib
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.patches import Patch
-
+from dse import canvas
 from model.simulator.bounds import Held
 from model.simulator.ticks import TICK_S
-from runtime.draft import drafted
 from runtime.errors import CleaveError
 from runtime.perfetto import Bar
 from runtime.trace import COMPUTE, SEND, Trace
 
-SUFFIXES = (".svg", ".png")
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 FRAMES = 6
 """Of a stream that are shown, from the first one that counts."""
 USES = {"computes": "#4c78a8", "sends": "#f58518", "carries a message": "#54a24b"}
@@ -56,20 +53,20 @@ class Scene:
 
 def check(out: Path) -> None:
     """``CleaveError`` unless pictures can be of the kind that a name says."""
-    if out.suffix not in SUFFIXES:
-        raise CleaveError(f"{out}: pictures are written as {' or '.join(SUFFIXES)}; give a name that ends so")
+    if out.suffix not in canvas.FIXED:
+        raise CleaveError(f"{out}: pictures are written as {' or '.join(canvas.FIXED)}; give a name that ends so")
 
 
 def draw(out: Path, scenes: Sequence[Scene], path: Sequence[Held], title: str) -> None:
     """Write the picture of a frame alone, with its critical path, and of a stream if there is one."""
     rows = [len(scene.rows) for scene in scenes]
-    figure = Figure(figsize=(WIDTH_INCHES, 1.1 * len(rows) + INCHES_A_ROW * sum(rows)), layout="constrained")
+    figure = canvas.blank(WIDTH_INCHES, 1.1 * len(rows) + INCHES_A_ROW * sum(rows))
     axes = figure.subplots(len(scenes), 1, squeeze=False, height_ratios=rows)[:, 0]
     _alone(axes[0], scenes[0], path)
     for axis, scene in zip(axes[1:], scenes[1:], strict=True):
         _stream(axis, scene)
     figure.suptitle(title, fontsize=11)
-    _save(figure, out)
+    canvas.save(figure, out, dpi=130)
 
 
 def _alone(axes: Axes, scene: Scene, path: Sequence[Held]) -> None:
@@ -123,15 +120,9 @@ def _frame(axes: Axes, scene: Scene, title: str) -> None:
 
 
 def _legend(axes: Axes, colours: dict[str, str]) -> None:
+    from matplotlib.patches import Patch
+
     patches = [Patch(color=colour, label=name) for name, colour in colours.items()]
     axes.legend(
         handles=patches, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(patches), fontsize=7, frameon=False
     )
-
-
-def _save(figure: Figure, out: Path) -> None:
-    """All or nothing, and the same bytes for the same picture."""
-    FigureCanvasAgg(figure)
-    fixed = {"Date": None} if out.suffix == ".svg" else {"Software": None}
-    with drafted(out) as draft, matplotlib.rc_context({"svg.hashsalt": "cleave"}):
-        figure.savefig(draft, format=out.suffix[1:], dpi=130, metadata=fixed)

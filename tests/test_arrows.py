@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +17,8 @@ PARTS = ["network", "cluster", "mappings", "cost", "fit", "simulator"]
 ORDER = ["runtime", "model.compiled", *(f"model.{part}" for part in PARTS), "codegen", "dse"]
 FILES = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
 DEVICE_NEEDS = {"numpy", "mpi4py", "onnxruntime"}
+SLOW_TO_LOAD = {"matplotlib", "pymoo", "scipy.optimize", "scipy.sparse", "scipy.spatial", "ortools"}
+"""A command loads them where it draws, searches, fits or solves: a second, for those that do none of it."""
 
 
 def imported(source: str) -> set[str]:
@@ -63,3 +66,10 @@ def test_what_is_copied_to_a_device_needs_little(name: str) -> None:
 def test_what_is_copied_to_a_device_imports_only_what_is_copied_too(name: str) -> None:
     names = imported((ROOT / "runtime" / name).read_text())
     assert {f"{module.split('.')[1]}.py" for module in names if place(module) == 0} <= set(DEVICE_FILES)
+
+
+def test_a_command_begins_without_what_is_slow_to_load() -> None:
+    source = "import dse.cli.main, sys; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "dse.run" in loaded.split()
+    assert SLOW_TO_LOAD & set(loaded.split()) == set()

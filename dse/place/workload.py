@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import connected_components
 
 from model.cluster.texts import read_text
 from model.mappings.arrays import Floats, Ints
@@ -154,8 +153,10 @@ def topological(n: int, edge: Ints) -> Ints:
 
 def components(n: int, edge: Ints, strong: bool = False) -> tuple[int, Ints]:
     """Connected components of a graph: how many, and of each node which. strong: in both directions"""
-    matrix = csr_matrix((np.ones(len(edge)), (edge[:, 0], edge[:, 1])), shape=(n, n))
-    count, label = connected_components(matrix, directed=True, connection="strong" if strong else "weak")
+    matrix = scipy.sparse.csr_matrix((np.ones(len(edge)), (edge[:, 0], edge[:, 1])), shape=(n, n))
+    count, label = scipy.sparse.csgraph.connected_components(
+        matrix, directed=True, connection="strong" if strong else "weak"
+    )
     return int(count), label.astype(np.int32)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from model.cluster.coefficients import UnitCost
 from model.cost.samples import LEAST_S, Run, Sample
@@ -84,7 +84,7 @@ def with_power(unit: UnitCost, metered: Sequence[Metered]) -> UnitCost:
 def _overall(metered: Sequence[Metered], energy: Floats) -> tuple[float, float]:
     """Idle watts, and what computing adds, whatever the kind."""
     rows = np.array([[run.time_s, sum(run.busy_s.values())] for run in metered]) / energy[:, None]
-    idle, busy = nonnegative(sparse.csr_matrix(rows), np.ones(len(energy)))
+    idle, busy = nonnegative(scipy.sparse.csr_matrix(rows), np.ones(len(energy)))
     return float(idle), float(busy)
 
 
@@ -99,4 +99,6 @@ def _solved(metered: Sequence[Metered], energy: Floats, likely: Floats) -> Float
     doubt = DOUBT * np.maximum(likely, 1e-3 * max(likely.max(), 1e-9))
     doubt[-2:] = NO_RADIO
     both = np.vstack([rows / (RELATIVE * energy)[:, None], np.diag(1 / doubt)])
-    return nonnegative(sparse.csr_matrix(both), np.concatenate([np.full(len(energy), 1 / RELATIVE), likely / doubt]))
+    return nonnegative(
+        scipy.sparse.csr_matrix(both), np.concatenate([np.full(len(energy), 1 / RELATIVE), likely / doubt])
+    )

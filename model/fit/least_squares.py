@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.sparse.linalg import splu
 
 from model.mappings.arrays import Floats
 
@@ -17,7 +16,7 @@ RIDGE = 1e-10
 """Of the largest entry: what rows leave open becomes as small as can be."""
 
 
-def nonnegative(rows: sparse.csr_matrix, values: Floats, start: Floats | None = None) -> Floats:
+def nonnegative(rows: scipy.sparse.csr_matrix, values: Floats, start: Floats | None = None) -> Floats:
     """The ``x >= 0`` that makes ``rows @ x`` come closest to ``values``. rows: (n, k); values: (n,); (k,) out.
 
     Block principal pivoting on the normal equations (Portugal, Júdice, Vicente 1994; Kim and Park 2011): where nearly
@@ -26,19 +25,21 @@ def nonnegative(rows: sparse.csr_matrix, values: Floats, start: Floats | None = 
     """
     scale = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=0)).ravel())
     scale[scale == 0] = 1.0
-    scaled = rows @ sparse.diags(1 / scale)
-    gram = sparse.csr_matrix(scaled.T @ scaled + RIDGE * sparse.eye_array(len(scale)))
+    scaled = rows @ scipy.sparse.diags(1 / scale)
+    gram = scipy.sparse.csr_matrix(scaled.T @ scaled + RIDGE * scipy.sparse.eye_array(len(scale)))
     inside = np.ones(len(scale), bool) if start is None else start > 0
     return _pivot(gram, np.asarray(scaled.T @ values).ravel(), inside) / scale
 
 
-def _pivot(gram: sparse.csr_matrix, right: Floats, inside: NDArray[np.bool_]) -> Floats:
+def _pivot(gram: scipy.sparse.csr_matrix, right: Floats, inside: NDArray[np.bool_]) -> Floats:
     """``inside``: which numbers are taken to be more than 0, to begin with."""
     fewest, patience = len(right) + 1, FEWER
     while True:
         x, slope = np.zeros(len(right)), np.zeros(len(right))
         mine = gram[:, inside]
-        x[inside] = splu(mine[inside].tocsc(), SYMMETRIC).solve(right[inside]) if inside.any() else 0.0
+        x[inside] = (
+            scipy.sparse.linalg.splu(mine[inside].tocsc(), SYMMETRIC).solve(right[inside]) if inside.any() else 0.0
+        )
         slope[~inside] = mine[~inside] @ x[inside] - right[~inside]
         wrong = np.flatnonzero((x < 0) | (slope < -1e-12 * np.abs(right).max(initial=0.0)))
         if len(wrong) == 0:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
-from scipy.optimize import nnls
+import scipy
 
 from model.cost.message_time import lag_s
 from model.fit.link_costs import (
@@ -191,7 +191,7 @@ def _line(points: Sequence[tuple[int, float, float]]) -> Floats:
     if not told:
         return np.zeros(2)
     size, seconds, whole = np.array(told, dtype=np.float64).T
-    found, _ = nnls(np.stack([1 / whole, size / whole * SCALE], axis=1), seconds / whole)
+    found, _ = scipy.optimize.nnls(np.stack([1 / whole, size / whole * SCALE], axis=1), seconds / whole)
     return np.array([found[0], found[1] * SCALE])
 
 

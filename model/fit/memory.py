@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from model.cluster.coefficients import UnitCost
 from model.cost.samples import Footing
@@ -86,7 +86,7 @@ def _solved(held: Sequence[Mapping[str, float]], rest: Floats, sigma: Floats) ->
     likely, doubt = np.array([OTHERS.get(name, (LIKELY, DOUBT)) for name in names]).T
     rows = np.array([[each.get(name, 0.0) for name in names] for each in held])
     both = np.vstack([rows / sigma[:, None], np.diag(1 / doubt)])
-    x = nonnegative(sparse.csr_matrix(both), np.concatenate([rest / sigma, likely / doubt]))
+    x = nonnegative(scipy.sparse.csr_matrix(both), np.concatenate([rest / sigma, likely / doubt]))
     return dict(zip(names, x.tolist(), strict=True))
 
 

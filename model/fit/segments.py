@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from model.cluster.coefficients import MOST_GAINED, Kernel
 from model.cost.edges import Edge
@@ -164,7 +164,7 @@ def _solved(
         ties = [*_splits(found, fills), *_alikes(_gained(found, edges), edges)]
         tied = _matrix([tie.row for tie in ties], columns)
         loose = np.maximum([tie.error_s for tie in ties], TIE * ABSOLUTE_S)
-        both = sparse.vstack([_divided(a, doubt), _divided(tied, loose)])
+        both = scipy.sparse.vstack([_divided(a, doubt), _divided(tied, loose)])
         x = nonnegative(both, np.append(times.seconds / doubt, np.zeros(len(ties))), x)
     return _named(columns, x)
 
@@ -268,18 +268,18 @@ def _part(of: Sequence[Gained]) -> float:
     return sum(edge.part * edge.alone_s for edge in of) / sum(edge.alone_s for edge in of)
 
 
-def _matrix(rows: Sequence[Row], columns: Mapping[Column, int]) -> sparse.csr_matrix:
+def _matrix(rows: Sequence[Row], columns: Mapping[Column, int]) -> scipy.sparse.csr_matrix:
     """``(rows, columns)``; equal terms of a row are added."""
     values = [value for row in rows for _, value in row]
     at = [columns[column] for row in rows for column, _ in row]
     ends = np.cumsum([0, *map(len, rows)])
-    found = sparse.csr_matrix((values, at, ends), (len(rows), len(columns)), dtype=np.float64)
+    found = scipy.sparse.csr_matrix((values, at, ends), (len(rows), len(columns)), dtype=np.float64)
     found.sum_duplicates()
     return found
 
 
-def _divided(rows: sparse.csr_matrix, by: Floats) -> sparse.csr_matrix:
-    return sparse.diags(1 / by) @ rows
+def _divided(rows: scipy.sparse.csr_matrix, by: Floats) -> scipy.sparse.csr_matrix:
+    return scipy.sparse.diags(1 / by) @ rows
 
 
 def _kernels(x: Mapping[Column, float], errors: Mapping[str, float]) -> dict[str, Kernel]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
+import scipy
 
 from model.cluster.coefficients import UnitCost
 from model.cost.samples import Run, means_s
@@ -107,7 +107,7 @@ def _turn(rows: Sequence[Turned]) -> dict[str, float]:
         return {}
     scale = np.array([messages.mean(), size_bytes.mean()]) / more_s.mean()
     parts = np.column_stack([messages, size_bytes]) / more_s[:, None] / scale
-    x = linprog(-parts.sum(axis=0), A_ub=parts, b_ub=np.ones(len(parts))).x / scale
+    x = scipy.optimize.linprog(-parts.sum(axis=0), A_ub=parts, b_ub=np.ones(len(parts))).x / scale
     return {"turn_per_message_s": float(x[0]), "turn_s_per_byte": float(x[1])}
 
 

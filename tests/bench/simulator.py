@@ -27,9 +27,10 @@ import numpy as np
 from dse.evaluation import SIMULATOR
 from dse.evaluation import evaluate as score
 from dse.inputs import read_cnn
+from dse.nsga2 import MappingProblem
 from dse.operators import RandomGenes
 from dse.run import Coding, prepare
-from dse.search import MappingProblem, Settings
+from dse.search import Settings
 from model.cluster.platform import Platform
 from model.simulator.events import Rules
 from model.simulator.placed import CHUNK, admitting, evaluate

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import coo_matrix, csr_matrix, hstack, vstack
+import scipy
 
 from dse.place.cnn.kinds import Kinds
 from dse.place.cnn.wires import Wires, least
@@ -79,17 +78,19 @@ def _prices(seconds: Floats, held: Floats, count: Floats, room: Floats) -> tuple
     scale, byte = max(np.abs(seconds).max(), 1e-300), max(held.max(), 1.0)
     rows, kind = np.repeat(np.arange(n), k), np.tile(np.arange(k), n)
     at = np.arange(n * k)
-    matrix = hstack(
+    matrix = scipy.sparse.hstack(
         [
-            coo_matrix((np.ones(n * k), (at, rows)), (n * k, n)),
-            coo_matrix((-(seconds / scale).ravel(), (at, kind)), (n * k, k)),
-            coo_matrix((-(held / byte * limited).ravel(), (at, kind)), (n * k, k)),
+            scipy.sparse.coo_matrix((np.ones(n * k), (at, rows)), (n * k, n)),
+            scipy.sparse.coo_matrix((-(seconds / scale).ravel(), (at, kind)), (n * k, k)),
+            scipy.sparse.coo_matrix((-(held / byte * limited).ravel(), (at, kind)), (n * k, k)),
         ]
     )
-    whole = csr_matrix(np.concatenate([np.zeros(n), count, np.zeros(k)])[None, :])
+    whole = scipy.sparse.csr_matrix(np.concatenate([np.zeros(n), count, np.zeros(k)])[None, :])
     gain = -np.concatenate([np.ones(n), np.zeros(k), -np.where(limited, room, 0.0) / byte])
     limits = [(None, None)] * n + [(0, None)] * (2 * k)
-    found = linprog(gain, matrix.tocsr(), np.zeros(n * k), vstack([whole]), [1.0], limits, method="highs")
+    found = scipy.optimize.linprog(
+        gain, matrix.tocsr(), np.zeros(n * k), scipy.sparse.vstack([whole]), [1.0], limits, method="highs"
+    )
     even = np.full(k, 1 / count.sum())
     if found.x is None:
         return even, np.zeros(k)

@@ -1,0 +1,100 @@
+"""NSGA-II over chromosomes, by pymoo, which takes 0.3 s to load: only a search that begins does it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pymoo.algorithms.moo.nsga2 import NSGA2
+from pymoo.core.evaluator import Evaluator
+from pymoo.core.population import Population
+from pymoo.core.problem import Problem
+from pymoo.core.termination import NoTermination
+
+from dse.chromosomes import POINTS, Chromosome
+from dse.evaluation import ANALYTICAL, BOTH, OBJECTIVES, Correct, scored
+from dse.operators import ChangeGenes, ExchangeGenes, RandomGenes, SameGenes
+from model.cost.costs import CostArrays
+
+if TYPE_CHECKING:
+    from dse.search import Settings
+
+
+class Generation(NamedTuple):
+    """``n`` mappings that were scored.
+
+    genes: (n, n_genes); scores: (n, 4), see ``OBJECTIVES``; excess: (n,) bytes by which the fullest memory overflows,
+    at most 0 when the mapping fits
+    """
+
+    genes: NDArray[np.int32]
+    scores: NDArray[np.float64]
+    excess: NDArray[np.float64]
+
+
+class MappingProblem(Problem):
+    """pymoo's view: integer genes in, objectives and the memory constraint out, a population at a time."""
+
+    def __init__(
+        self, chromosome: Chromosome, costs: CostArrays, settings: Settings, correct: Correct | None = None
+    ) -> None:
+        super().__init__(
+            n_var=chromosome.n_genes,
+            n_obj=len(settings.objectives),
+            n_ieq_constr=1,
+            xl=np.zeros(chromosome.n_genes, dtype=np.int64),
+            xu=chromosome.upper,
+            vtype=int,
+        )
+        self.chromosome, self.costs = chromosome, costs
+        self.columns = [OBJECTIVES.index(name) for name in settings.objectives]
+        self.evaluator = ANALYTICAL if settings.evaluator == BOTH else settings.evaluator
+        self.period = "period_s" in settings.objectives
+        self.correct = correct
+        self.scoring_s = 0.0
+
+    def _evaluate(self, x: NDArray[np.int64], out: dict, *_: object, **__: object) -> None:
+        begin = time.perf_counter()
+        scores, excess = scored(self.chromosome, self.costs, x, self.evaluator, self.period, self.correct)
+        self.scoring_s += time.perf_counter() - begin
+        out["F"] = scores[:, self.columns]
+        out["G"] = np.where(np.isfinite(excess), excess, -1.0)[:, None]
+        out["scores"] = scores
+
+
+class Evolution:
+    """A population that goes from one generation to the next. problem: has the seconds that scoring took so far"""
+
+    def __init__(self, problem: MappingProblem, settings: Settings, first: NDArray[np.int64]) -> None:
+        """first: ``(k, n_genes)`` that are in the first population, the rest is random."""
+        points = problem.chromosome.coding.kind == POINTS
+        self._problem = problem
+        self._algorithm = NSGA2(
+            pop_size=settings.population,
+            sampling=RandomGenes(first, sparse=points),
+            crossover=ExchangeGenes(),
+            mutation=ChangeGenes(steps=points),
+            eliminate_duplicates=SameGenes(),
+        )
+        self._algorithm.setup(problem, termination=NoTermination(), seed=settings.seed, verbose=False)
+
+    def next(self) -> Generation | None:
+        """New mappings, scored; None: every mapping that the operators can reach is known."""
+        offspring = self._algorithm.ask()
+        if offspring is None or len(offspring) == 0:
+            return None
+        Evaluator().eval(self._problem, offspring)
+        self._algorithm.tell(infills=offspring)
+        return _generation(offspring)
+
+    @property
+    def last(self) -> Generation:
+        """The population as it is."""
+        return _generation(self._algorithm.pop)
+
+
+def _generation(population: Population) -> Generation:
+    genes, scores = population.get("X").astype(np.int32), population.get("scores").astype(np.float64)
+    return Generation(genes, scores, population.get("G")[:, 0])
