@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -131,12 +132,29 @@ def is_there(
 def _holds(folder: Path, texts: dict[str, str]) -> bool:
     """Whether a bundle has all files that it lists, and among them these, as they are; segments are not read."""
     try:
-        with described(folder) as body:
-            listed = dict(body["files"])
-        there = all((folder / name).is_file() for name in listed)
+        listed = _listed(folder)
+        there = not _gone(folder, listed)
         return there and all(listed.get(n) == text_hash(text) == file_hash(folder / n) for n, text in texts.items())
     except (CleaveError, OSError):
         return False
+
+
+def _listed(folder: Path) -> dict[str, str]:
+    """Hashes of the files of a bundle, by name."""
+    with described(folder) as body:
+        return dict(body["files"])
+
+
+def _gone(folder: Path, listed: Iterable[str]) -> list[str]:
+    return [name for name in listed if not (folder / name).is_file()]
+
+
+def check_complete(bundle: Path) -> None:
+    """``CleaveError`` where the folder is no bundle, or lacks files that it had."""
+    read_bundle(bundle)
+    if gone := _gone(bundle, _listed(bundle)):
+        more = f", and {len(gone) - 1} more of its files" if len(gone) > 1 else ""
+        raise CleaveError(f"{bundle}: {gone[0]} is gone{more}; make it again with dse generate")
 
 
 def _joined(graph: Graph, mapping: Mapping, form: Form) -> tuple[Graph, Mapping, set[int]]:

@@ -16,9 +16,10 @@ from secrets import token_hex
 from runtime.errors import CleaveError
 from runtime.reading import parsed
 
-MARKS = {"bundle.json": "cleave-bundle", "summary.json": "cleave-run"}
-"""A folder with one of these files that says it is of that form was made here, and may be replaced when asked to."""
-
+BUNDLE, RUN = "bundle.json", "summary.json"
+MARKS = {BUNDLE: "cleave-bundle", RUN: "cleave-run"}
+"""A folder with one of these files that says it is of that form was made here, and may be replaced by one of the same
+form when asked to."""
 
 ELSEWHERE = "choose another place with --out"
 
@@ -28,10 +29,12 @@ def check_free(
     force: bool,
     way_out: str = f"use --force to replace it, or {ELSEWHERE}",
     read: Iterable[str | Path | None] = (),
+    mark: str = BUNDLE,
 ) -> None:
     """``CleaveError`` unless ``out`` can be written: it does not exist, or may be replaced.
 
     way_out: what to do else; read: names of what is read meanwhile, none of which may be replaced with the folder
+    mark: what it becomes, one of ``MARKS``
     """
     if not out.exists() and not out.is_symlink():
         return
@@ -44,11 +47,20 @@ def check_free(
     for name in read:
         if name and Path(name).resolve().is_relative_to(place):
             raise CleaveError(f"{out}: holds {name}, which is read, and would be replaced; {ELSEWHERE}")
-    ours = any(_says(out / mark, form) for mark, form in MARKS.items())
-    if force and not ours and any(out.iterdir()):
-        raise CleaveError(f"{out}: holds files that are not results of this program; choose another place with --out")
-    if not force and any(out.iterdir()):
-        raise CleaveError(f"{out}: exists already; {way_out}")
+    if any(out.iterdir()):
+        if not force:
+            raise CleaveError(f"{out}: exists already; {way_out}")
+        _check_like(out, mark)
+
+
+def _check_like(out: Path, mark: str) -> None:
+    """``CleaveError`` unless a folder is what it is to be replaced by."""
+    held = [other for other, form in MARKS.items() if _says(out / other, form)]
+    if not held:
+        raise CleaveError(f"{out}: holds files that are not results of this program; {ELSEWHERE}")
+    if mark not in held:
+        old, new = (MARKS[name].removeprefix("cleave-") for name in (held[0], mark))
+        raise CleaveError(f"{out}: is a {old}, and would be replaced by a {new}; {ELSEWHERE}")
 
 
 def _says(file: Path, form: str) -> bool:
@@ -101,15 +113,15 @@ def scratch(parent: Path, prefix: str) -> Iterator[Path]:
 
 
 @contextmanager
-def fresh(out: Path, force: bool = False) -> Iterator[Path]:
+def fresh(out: Path, force: bool = False, mark: str = BUNDLE) -> Iterator[Path]:
     """A new folder to fill, which becomes ``out`` when the block ends well and vanishes when it does not."""
-    check_free(out, force)
+    check_free(out, force, mark=mark)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with scratch(out.parent, f".{out.name}.") as draft:
             draft.chmod(0o755)
             yield draft
-            _put(out, draft, force)
+            _put(out, draft, force, mark)
     except OSError as error:
         file = Path(str(error.filename or out))
         what = f"{out}: cannot be written" if _concerns(file, out) else f"{file}"
@@ -122,10 +134,10 @@ def _concerns(file: Path, out: Path) -> bool:
     return file == out or file in out.parents or any(part.startswith(f".{out.name}.") for part in below)
 
 
-def _put(out: Path, draft: Path, force: bool) -> None:
+def _put(out: Path, draft: Path, force: bool, mark: str) -> None:
     """Make ``draft`` ``out``, or, where what was put there meanwhile may not be replaced, a folder beside that."""
     try:
-        check_free(out, force)
+        check_free(out, force, mark=mark)
         if out.exists():
             _replace(out, draft)
         else:

@@ -137,14 +137,14 @@ def run(
     say: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
     """Do the whole job and leave its results in the folder ``out``. timeout_s: of each bundle's run here"""
-    check_place(out, force)
+    check_place(out, force, mark=folder.RUN)
     if check:
         check_runs(target)
         check_whole(cnn)
     encoding, costs = prepare(cnn, platform, coding)
     front = search(encoding, costs, settings, progress)
     known = proven(dict(zip(OBJECTIVES, front.scores.min(axis=0), strict=True)), bounds(encoding, costs))
-    with folder.fresh(out, force) as draft, kept(draft, out, say):
+    with folder.fresh(out, force, folder.RUN) as draft, kept(draft, out, say):
         closed = None
         if measuring:
             space = _space(encoding, costs, settings, platform)

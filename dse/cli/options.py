@@ -164,8 +164,8 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
 
 
 def check_bundle(folder: Path) -> None:
-    """``CleaveError`` where it is no bundle; of a run's folder, with the bundles in it."""
+    """``CleaveError`` where it is no whole bundle; of a run's folder, with the bundles in it."""
     inside = sorted(str(file.parent) for file in folder.glob("*/bundle.json"))
     if inside and not (folder / "bundle.json").exists():
         raise CleaveError(f"{folder}: is no bundle, but has some in it: {', '.join(inside)}")
-    bundles.read_source(folder)
+    bundles.check_complete(folder)

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from codegen import folder
 from codegen.render import PYTHON, TARGETS
 from dse import run as job
 from dse import show
@@ -160,7 +161,7 @@ def run(
     loaded, cluster = network.read(), read_platform(platform, model)
     out = out or Path("runs") / f"{loaded.graph.name}-{cluster.name}"
     coding = way.coding(cluster)
-    check_place(out, force, read=(network.cnn, platform))
+    check_place(out, force, read=(network.cnn, platform), mark=folder.RUN)
     check_target(cluster, target)
     measuring = measured.measuring(cluster, access, target)
     if check:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from codegen.folder import MARKS, check_free, check_writable, fresh, scratch
+from codegen.folder import BUNDLE, MARKS, RUN, check_free, check_writable, fresh, scratch
 from runtime.errors import CleaveError
 
 
@@ -21,9 +21,6 @@ def tree(folder: Path) -> dict[str, str]:
     return {
         str(path.relative_to(folder)): path.read_text() if path.is_file() else "folder" for path in folder.rglob("*")
     }
-
-
-BUNDLE = "bundle.json"
 
 
 def marked(mark: str, text: str) -> str:
@@ -104,7 +101,7 @@ def test_an_error_in_the_middle_leaves_the_old_results(tmp_path: Path, mark: str
     before = tree(tmp_path)
 
     def write() -> None:
-        with fresh(tmp_path / "out", force=True) as draft:
+        with fresh(tmp_path / "out", force=True, mark=mark) as draft:
             fill(draft)
             raise ValueError("oops")
 
@@ -211,7 +208,7 @@ def test_a_draft_that_cannot_take_its_place_leaves_the_old_results(tmp_path: Pat
 def test_force_replaces_our_own_results_entirely(tmp_path: Path, mark: str) -> None:
     results(tmp_path / "out", mark)
     (tmp_path / "out" / "stale").write_text("old")
-    with fresh(tmp_path / "out", force=True) as draft:
+    with fresh(tmp_path / "out", force=True, mark=mark) as draft:
         fill(draft, mark)
     assert tree(tmp_path) == {
         "out": "folder",
@@ -267,6 +264,19 @@ def test_a_foreign_folder_is_never_touched(tmp_path: Path, force: bool) -> None:
     (out / "thesis.txt").write_text("years of work")
     before = tree(tmp_path)
     with pytest.raises(CleaveError, match="home: "), fresh(out, force):
+        pytest.fail("there is nothing to fill")
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize(("held", "new"), [(RUN, BUNDLE), (BUNDLE, RUN)])
+def test_nothing_of_another_kind_is_replaced(tmp_path: Path, held: str, new: str) -> None:
+    results(tmp_path / "out", held)
+    before = tree(tmp_path)
+    said = {
+        RUN: "out: is a run, and would be replaced by a bundle",
+        BUNDLE: "out: is a bundle, and would be .* by a run",
+    }
+    with pytest.raises(CleaveError, match=said[held]), fresh(tmp_path / "out", True, new):
         pytest.fail("there is nothing to fill")
     assert tree(tmp_path) == before
 

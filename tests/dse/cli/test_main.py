@@ -628,6 +628,15 @@ def test_the_folder_of_a_run_names_the_bundles_in_it() -> None:
     ]
 
 
+def test_a_bundle_that_lacks_a_file_says_which(bundle: Path) -> None:
+    (bundle / "main.py").unlink()
+    (bundle / "rank_01.py").unlink()
+    for command in (("verify",), ("bench",), ("infer", "--input", "x.npy", "--output", "y.npz")):
+        assert refused(*command, "out") == [
+            "out: main.py is gone, and 1 more of its files; make it again with dse generate"
+        ]
+
+
 def test_a_bundle_whose_model_is_gone_or_another_says_so(here: Path, bundle: Path) -> None:
     model = here / "six.onnx"
     model.rename(here / "moved.onnx")
@@ -641,8 +650,8 @@ def test_a_bundle_whose_model_is_gone_or_another_says_so(here: Path, bundle: Pat
 
 
 @pytest.mark.mpi
-def test_a_bundle_with_a_missing_segment_names_it(bundle: Path) -> None:
-    (bundle / "rank00/segment000.onnx").unlink()
+def test_a_bundle_with_a_damaged_segment_names_it(bundle: Path) -> None:
+    (bundle / "rank00/segment000.onnx").write_bytes(b"damaged")
     for command in ("verify", "bench"):
         (sentence,) = refused(command, "out")
         assert sentence.startswith(f"rank 0 of 2 on {A} failed (opening rank00/segment000.onnx)")
