@@ -181,7 +181,7 @@ def drifts(console: Console, found: Sequence[Drift], slowdowns: Mapping[str, flo
     """A line for each network that was measured again, and each message that takes another time now; what hosts say of
     themselves now, and what the platform file does: ``slowdowns``, if anything.
     """
-    held = [each.change for each in found if _held(each)]
+    held = [(each.now_s - each.before_s) * 1e3 for each in found if _held(each)]
     rows = [
         [d.device, d.network, f"{d.before_s * 1e3:.2f}", f"{d.now_s * 1e3:.2f}", f"{d.change:+.1%}",
          "drifted" if d.drifted else "holds"]
@@ -191,7 +191,7 @@ def drifts(console: Console, found: Sequence[Drift], slowdowns: Mapping[str, flo
     headers = ["device", "network", "before ms", "now ms", "change", "verdict"]
     console.print(show.table(headers, rows, text=2), markup=False)
     if held:
-        show.line(console, f"messages that hold: {len(held)}, {min(held):+.1%} to {max(held):+.1%}")
+        show.line(console, f"messages that hold: {len(held)}, changed by {min(held):+.2f} to {max(held):+.2f} ms")
     show.line(console, f"drifted: changed by more than {DRIFT:.0%} and {DRIFT_S * 1e3:g} ms, messages by {ALLOWED:.0%}")
     for device, changed in dict.fromkeys((d.device, d.changed) for d in found if d.changed):
         show.line(console, f"{device} is not as it was: {'; '.join(changed)}")

@@ -74,7 +74,7 @@ def test_what_to_do_is_said(slowdowns: dict[str, float], said: str) -> None:
     text = io.StringIO()
     found = [Drift("a", "a_cpu0", "six", 1.0, 1.5), LinkDrift("link", "a_cpu0 to b_cpu0", "4 bytes", 1.0, 1.25)]
     drifts(Console(file=text, width=200), found, slowdowns, Path("p.txt"))
-    table, rest = text.getvalue().split("messages that hold: 1, +25.0% to +25.0%\n")
+    table, rest = text.getvalue().split("messages that hold: 1, changed by +250.00 to +250.00 ms\n")
     assert "bytes" not in table
     assert rest == f"drifted: changed by more than 10% and 0.1 ms, messages by 30%\n{said}"
 
