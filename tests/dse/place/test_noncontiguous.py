@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dse.place import local, noncontiguous, split
@@ -60,6 +60,7 @@ def test_what_is_known_before_any_program_is_solved_is_a_bound(seed: int, mode: 
 
 @settings(max_examples=15, deadline=None)
 @given(SEEDS)
+@example(1162)
 def test_both_solvers_agree_and_no_bound_is_above_the_best(seed: int) -> None:
     on = small.workload(seed, nodes=5, whole=False)
     best = best_of(on, split.SUM)
