@@ -14,7 +14,7 @@ from pymoo.core.problem import Problem
 from pymoo.core.termination import NoTermination
 
 from dse.chromosomes import POINTS, Chromosome
-from dse.evaluation import ANALYTICAL, BOTH, OBJECTIVES, Correct, scored
+from dse.evaluation import ANALYTICAL, BOTH, Correct, scored
 from dse.operators import ChangeGenes, ExchangeGenes, RandomGenes, SameGenes
 from model.cost.costs import CostArrays
 
@@ -49,7 +49,7 @@ class MappingProblem(Problem):
             vtype=int,
         )
         self.chromosome, self.costs = chromosome, costs
-        self.columns = [OBJECTIVES.index(name) for name in settings.objectives]
+        self.columns = settings.columns
         self.evaluator = ANALYTICAL if settings.evaluator == BOTH else settings.evaluator
         self.period = "period_s" in settings.objectives
         self.correct = correct
@@ -65,12 +65,19 @@ class MappingProblem(Problem):
 
 
 class Evolution:
-    """A population that goes from one generation to the next. problem: has the seconds that scoring took so far"""
+    """A population that goes from one generation to the next."""
 
-    def __init__(self, problem: MappingProblem, settings: Settings, first: NDArray[np.int64]) -> None:
+    def __init__(
+        self,
+        chromosome: Chromosome,
+        costs: CostArrays,
+        settings: Settings,
+        first: NDArray[np.int64],
+        correct: Correct | None,
+    ) -> None:
         """first: ``(k, n_genes)`` that are in the first population, the rest is random."""
-        points = problem.chromosome.coding.kind == POINTS
-        self._problem = problem
+        points = chromosome.coding.kind == POINTS
+        self._problem = MappingProblem(chromosome, costs, settings, correct)
         self._algorithm = NSGA2(
             pop_size=settings.population,
             sampling=RandomGenes(first, sparse=points),
@@ -78,7 +85,7 @@ class Evolution:
             mutation=ChangeGenes(steps=points),
             eliminate_duplicates=SameGenes(),
         )
-        self._algorithm.setup(problem, termination=NoTermination(), seed=settings.seed, verbose=False)
+        self._algorithm.setup(self._problem, termination=NoTermination(), seed=settings.seed, verbose=False)
 
     def next(self) -> Generation | None:
         """New mappings, scored; None: every mapping that the operators can reach is known."""
@@ -88,6 +95,11 @@ class Evolution:
         Evaluator().eval(self._problem, offspring)
         self._algorithm.tell(infills=offspring)
         return _generation(offspring)
+
+    @property
+    def scoring_s(self) -> float:
+        """Seconds that decoding, lowering and pricing took so far."""
+        return self._problem.scoring_s
 
     @property
     def last(self) -> Generation:

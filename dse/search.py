@@ -46,6 +46,11 @@ class Settings:
     evaluator: str = BOTH
     exact_seeds: bool = True
 
+    @property
+    def columns(self) -> list[int]:
+        """Of the scores, those of the objectives."""
+        return [OBJECTIVES.index(name) for name in self.objectives]
+
 
 @dataclass(frozen=True, eq=False)
 class Front:
@@ -104,26 +109,25 @@ def search(
     begin_with: ``(k, n_genes)`` that are in the first population, besides what ``Settings.head_start`` says
     correct:    of all scores
     """
-    from dse.nsga2 import Evolution, MappingProblem
+    from dse.nsga2 import Evolution
 
     evaluate(chromosome, costs, np.zeros((1, chromosome.n_genes), dtype=np.int32))  # compile outside the clock
     begin = time.perf_counter()
-    problem = MappingProblem(chromosome, costs, settings, correct)
     nothing, start = np.empty((0, chromosome.n_genes), dtype=np.int32), settings.head_start
     exact = seeds(chromosome, costs, settings.objectives) if start and settings.exact_seeds else nothing
     first = [nothing if begin_with is None else begin_with, head_start(chromosome, costs) if start else nothing, exact]
-    evolution = Evolution(problem, settings, np.vstack(first))
-    history = _History(problem.columns, chromosome.n_genes)
+    evolution = Evolution(chromosome, costs, settings, np.vstack(first), correct)
+    history = _History(settings.columns, chromosome.n_genes)
     for generation in range(1, settings.generations + 1):
         offspring = evolution.next()
         if offspring is None:
             break
         history.note(offspring)
         progress(generation, history.best)
-    front = _front(history, begin, problem.scoring_s, evolution.last)
+    front = _front(history, begin, evolution.scoring_s, evolution.last)
     if settings.evaluator == ANALYTICAL:
         return front
-    return _simulated(front, exact, chromosome, costs, problem.columns, correct)
+    return _simulated(front, exact, chromosome, costs, settings.columns, correct)
 
 
 def _simulated(

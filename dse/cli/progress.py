@@ -30,7 +30,7 @@ def searching(say: Console, settings: search.Settings) -> Iterator[tuple[search.
     Gives what the search calls after each generation, and what prints a line once the search is done.
     """
     bar = _Bar(say, "searching", settings.generations)
-    columns = [OBJECTIVES.index(objective) for objective in settings.objectives]
+    columns = settings.columns
 
     def step(generation: int, best: Any) -> None:
         text = "best " + "  ".join(shown(OBJECTIVES[k], best[k]) for k in columns)

@@ -88,7 +88,7 @@ class Space:
     @property
     def objectives(self) -> list[int]:
         """Columns that are minimised."""
-        return [OBJECTIVES.index(name) for name in self.settings.objectives]
+        return self.settings.columns
 
     @property
     def learnt(self) -> list[int]:
