@@ -99,6 +99,8 @@ def wait(test: Callable[[], bool], last_s: float = 0.0) -> float:
     last_s: what this has returned of the last such wait, a frame ago; 0: nothing is known of it
     Returns the seconds until ``test()`` was last false.
     """
+    if test():
+        return 0.0
     share = core_share()
     near_s = NEAR_S if share == 1 else 0.0
     begin, waited, looked_s = time.perf_counter(), 0.0, time.thread_time()

@@ -120,7 +120,7 @@ class MpiCommunicator:
         """Have the second thread look after large messages, if any are under way, or stop it: MPI moves them only while
         it is called.
         """
-        self._computing = active and any(not request.has_left() for request in tuple(self._moving))
+        self._computing = bool(active and self._moving) and any(not r.has_left() for r in tuple(self._moving))
         if self._computing:
             self._begun.put(time.perf_counter())
 

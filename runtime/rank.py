@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import thread_time
-from typing import Any, Callable, Iterator, Tuple
+from typing import Any, Callable, Tuple
 
 import numpy as np
 
@@ -160,20 +159,9 @@ class Rank:
             wait(request.test)
         self.pending.clear()
 
-    @contextmanager
-    def doing(self, kind: str, name: str, *message: int) -> Iterator[None]:
-        """Record a span; if it fails, ``shared.activity`` says in what. message: peer, tag and bytes, of one
-
-        Linux stops a thread that has used up its share of a processor when it counts what the thread took, and it does
-        that when asked: before the span ends, for else that would be no part of it.
-        """
-        self.shared.activity = f"{kind} {name}"
-        timed = kind == COMPUTE and self.provider == CPU and self.threads == 1
-        begun = thread_time() if timed else 0.0
-        start = now_s()
-        yield
-        busy_s = thread_time() - begun if timed else None
-        self.records.append((kind, name, start, now_s(), *(message or ABOUT_NOTHING), busy_s))
+    def doing(self, kind: str, name: str, *message: int) -> Doing:
+        """To be busy with something, once or every frame. message: peer, tag and bytes, of one"""
+        return Doing(self, kind, name, message or ABOUT_NOTHING)
 
     def _name(self, box: np.ndarray) -> str:
         """The name of the buffer that a box is a part of: the smallest one, and those inside others come last."""
@@ -184,15 +172,43 @@ class Rank:
         raise ValueError("a message is no part of any buffer of this rank")
 
 
+class Doing:
+    """What a rank is busy with, as a context: it records a span; if it fails, ``shared.activity`` says in what.
+
+    Linux stops a thread that has used up its share of a processor when it counts what the thread took, and it does
+    that when asked: before the span ends, for else that would be no part of it.
+
+    Made once and used every frame: a generator, and text that is put together anew, took 1 us more, of a step that may
+    take 10.
+    """
+
+    __slots__ = ("_about", "_activity", "_begun", "_kind", "_name", "_rank", "_start", "_timed")
+
+    def __init__(self, rank: Rank, kind: str, name: str, about: tuple[Any, ...]) -> None:
+        self._rank, self._kind, self._name, self._about = rank, kind, name, about
+        self._activity = f"{kind} {name}"
+        self._timed = kind == COMPUTE and rank.provider == CPU and rank.threads == 1
+
+    def __enter__(self) -> None:
+        self._rank.shared.activity = self._activity
+        self._begun = thread_time() if self._timed else 0.0
+        self._start = now_s()
+
+    def __exit__(self, failed: object, *_: object) -> None:
+        if failed is None:
+            busy_s = thread_time() - self._begun if self._timed else None
+            self._rank.records.append((self._kind, self._name, self._start, now_s(), *self._about, busy_s))
+
+
 class Work:
     """A segment, once a frame."""
 
     def __init__(self, rank: Rank, file: str, segment: Segment) -> None:
-        self._rank, self._file, self._segment = rank, file, segment
+        self._rank, self._segment, self._doing = rank, segment, rank.doing(COMPUTE, file)
 
     def run(self) -> None:
         """Compute, while messages that have been started move on."""
-        with self._rank.doing(COMPUTE, self._file):
+        with self._doing:
             self._rank.communicator.progress(True)
             self._segment.run()
             self._rank.communicator.progress(False)
@@ -202,8 +218,8 @@ class Receive:
     """A message to this rank, once a frame."""
 
     def __init__(self, rank: Rank, name: str, buffer: np.ndarray, source: int, tag: int) -> None:
-        self._rank, self._name, self.buffer, self._posted, self._waited_s = rank, name, buffer, False, 0.0
-        self._about = (source, tag, buffer.nbytes)
+        self.buffer, self._posted, self._waited_s = buffer, False, 0.0
+        self._doing = rank.doing(WAIT, name, source, tag, buffer.nbytes)
         self._request = rank.communicator.receiver(buffer, source, tag)
 
     def post(self) -> None:
@@ -215,7 +231,7 @@ class Receive:
     def wait(self) -> None:
         """Return when the buffer is filled."""
         self.post()
-        with self._rank.doing(WAIT, self._name, *self._about):
+        with self._doing:
             self._waited_s = wait(self._request.test, self._waited_s)
         self._posted = False
 
@@ -224,14 +240,14 @@ class Send:
     """A message from this rank, once a frame. A box that is not in one piece is copied into one first."""
 
     def __init__(self, rank: Rank, name: str, box: np.ndarray, dest: int, tag: int) -> None:
-        self._rank, self._name, self.box = rank, name, box
-        self._about = (dest, tag, box.nbytes)
+        self._rank, self.box = rank, box
+        self._doing = rank.doing(SEND, name, dest, tag, box.nbytes)
         self.message = box if box.flags.c_contiguous else rank.memory(box.shape, box.dtype.str)
         self._request = rank.communicator.sender(self.message, dest, tag)
 
     def start(self) -> None:
         """Hand the message over; it leaves while the program goes on."""
-        with self._rank.doing(SEND, self._name, *self._about):
+        with self._doing:
             if self.message is not self.box:
                 np.copyto(self.message, self.box)
             self._request.start()
