@@ -175,6 +175,20 @@ def by_blocks() -> ModelProto:
     return network(nodes, {"x": (1, 3, 9, 9)}, ["y"], weights)
 
 
+def depthwise() -> ModelProto:
+    """Convolutions of single channels, in whole quarters of them and not, between others."""
+    nodes = [
+        node("Conv", ["x", "w0"], ["a"], "stem"),
+        node("Conv", ["a", "w1"], ["b"], "quarters", pads=[1, 1, 1, 1], group=12),
+        node("Relu", ["b"], ["c"], "relu"),
+        node("Conv", ["c", "w2"], ["d"], "project"),
+        node("Conv", ["d", "w3"], ["e"], "odd", pads=[1, 1, 1, 1], group=10),
+        node("Conv", ["e", "w4"], ["y"], "last"),
+    ]
+    shapes = ((12, 3, 1, 1), (12, 1, 3, 3), (10, 12, 1, 1), (10, 1, 3, 3), (8, 10, 1, 1))
+    return network(nodes, {"x": (1, 3, 9, 9)}, ["y"], {f"w{k}": weight(*shape) / 3 for k, shape in enumerate(shapes)})
+
+
 def graph_of(folder: Path, model: ModelProto, **how: object) -> Graph:
     """Write a model and load it."""
     return load(save(folder, model), **how)  # type: ignore[arg-type]

@@ -70,7 +70,8 @@ class Kernel:
     op:      its operator, for a person
     whole_s: seconds of the whole layer
     splits:  by axis, seconds of a shard with a share ``x`` of the axis: fixed and slope, ``fixed + slope * x``; of
-             channels those of the last vector count, too (``UnitCost.vector``)
+             channels those of the last vector count, too (``UnitCost.vector``), and one axis more is of those that are
+             computed singly (``model.cost.vectors``)
     error:   relative error of ``whole_s`` to expect; None: unknown
     """
 
@@ -88,6 +89,7 @@ class UnitCost:
     threads:      the figures hold for so many threads; a device with fewer is slower in proportion
     layers:       by kind, all of ``KINDS``
     vector:       output channels of a convolution that are computed at a time (``model.cost.vectors``)
+    singly:       times as long that a channel takes which is computed singly, where its layer does not tell
     communication_w: drawn while sending, receiving and waiting at a join, where ``idle_w`` is not known
     memory_weights, memory_activations, memory_buffers: resident bytes a byte of each
     memory_passed: resident bytes a byte of what segments of a device pass on to one another
@@ -97,6 +99,7 @@ class UnitCost:
     memory_opening: resident bytes a byte of the weights that are there twice while sessions are opened (``spending``)
     send_s, receive_s: processor time of a message, LogGP's overhead; send_s_per_byte, receive_s_per_byte: of a byte
     gap_s: of the link, between two messages; 0: unknown, like the four before
+    step_s: between a step of a program and the next: a segment, or a message that is handed over or waited for
     overlap: of what a message's bytes take, the part that comes while the latency passes (``model.cost.message_time``)
     late_s, late_s_per_byte: of a message: it is noticed later than it came, see ``runtime.communicator.wait``
     wake_s, wake_s_per_byte: of a segment that waits for messages, and of a byte of these: it takes longer, for caches
@@ -138,11 +141,13 @@ class UnitCost:
     memory_buffers: float
     memory_bias_bytes: float
     vector: int = 1
+    singly: float = 1.0
     send_s: float = 0.0
     receive_s: float = 0.0
     send_s_per_byte: float = 0.0
     receive_s_per_byte: float = 0.0
     gap_s: float = 0.0
+    step_s: float = 0.0
     overlap: float = 0.0
     kernels: dict[str, Kernel] = field(default_factory=dict)
     gains: dict[str, float] = field(default_factory=dict)
@@ -278,8 +283,8 @@ def parse(text: str, where: str) -> Coefficients:
     return found
 
 
-def _axes(splits: Mapping[int, object], where: str) -> list[str]:
-    return [f"{where}: there is no axis {axis} to split" for axis in set(splits) - set(range(boxes.KINDS))]
+def _axes(splits: Mapping[int, object], where: str, count: int = boxes.KINDS) -> list[str]:
+    return [f"{where}: there is no axis {axis} to split" for axis in set(splits) - set(range(count))]
 
 
 def _problems(unit: UnitCost, where: str) -> list[str]:
@@ -294,6 +299,8 @@ def _problems(unit: UnitCost, where: str) -> list[str]:
         found.append(f"{where}.caches: held must be at most 1 and fade_s more than 0")
     if unit.vector < 1:
         found.append(f"{where}.vector: must be at least 1, not {unit.vector}")
+    if unit.singly < 1:
+        found.append(f"{where}.singly: must be at least 1, not {unit.singly:g}")
     if unit.overlap > 1:
         found.append(f"{where}.overlap: must be at most 1, not {unit.overlap:g}")
     if unit.rested_part >= 1:
@@ -301,7 +308,7 @@ def _problems(unit: UnitCost, where: str) -> list[str]:
     if unit.busy_part is not None and unit.busy_part <= 0:
         found.append(f"{where}.busy_part: must be more than 0, not {unit.busy_part:g}")
     for name, kernel in unit.kernels.items():
-        found += _axes(kernel.splits, f"{where}.kernels.{name}")
+        found += _axes(kernel.splits, f"{where}.kernels.{name}", boxes.KINDS + 1)
     for name, cost in unit.layers.items():
         found += _axes(cost.splits, f"{where}.layers.{name}")
     for name in (name for name in unit.memory_kinds if name not in {*KINDS, *map(part_of, KINDS)}):

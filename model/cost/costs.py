@@ -14,13 +14,16 @@ from model.cluster.platform import Device, Platform
 from model.cost import edge_costs, layer_costs
 from model.cost.edges import Edge, edges_of
 from model.cost.links import away, eager, links, own_rate
+from model.cost.vectors import SINGLY
 from model.mappings.arrays import Floats, GraphArrays, Ints, edges
 from model.network import boxes, relayout
 from model.network.graph import Graph
 from model.network.signature import signatures
 from runtime.errors import CleaveError
 
-WHOLE, SPLIT, WATTS, HOLD, HOLD_PART, REBUILT, OWN, VECTOR = 0, 1, *(2 * boxes.KINDS + k for k in range(1, 7))
+SPLITS = SINGLY + 1
+WHOLE, SPLIT = 0, 1
+WATTS, HOLD, HOLD_PART, REBUILT, OWN, VECTOR, QUARTER = range(SPLIT + 2 * SPLITS, SPLIT + 2 * SPLITS + 7)
 """Columns of ``CostArrays.work``."""
 GAIN, KEPT, JOIN = 0, 1, 2
 """Columns of ``CostArrays.beside``."""
@@ -37,11 +40,11 @@ ACTIVE, BUFFER, RANK, SESSION, TWICE, PASS = range(6)
 class CostArrays(NamedTuple):
     """What things cost. ``T`` tasks, ``D`` devices, ``P`` memory pools.
 
-    work: (T, D, 7 + 2 * KINDS) of a task by itself: seconds of the WHOLE; from SPLIT on, for each kind of split, the
-          fixed part of a shard's seconds and the part that goes with its share; WATTS meanwhile, on top of
-          ``idle_w``; resident bytes that it HOLDs a byte of weights, and that a part of it does; 1 where weights are
+    work: (T, D, 8 + 2 * SPLITS) of a task by itself: seconds of the WHOLE; from SPLIT on, for each kind of split and
+          ``SINGLY``, the fixed part of a shard's seconds and the part that goes with its share; WATTS meanwhile, on top
+          of ``idle_w``; resident bytes that it HOLDs a byte of weights, and that a part of it does; 1 where weights are
           REBUILT before use; bytes of each shard's OWN; channels that are computed at a time, a VECTOR, so that the
-          last ones of a shard take as long as that (``vectors.filled``)
+          last ones of a shard take as long as that (``vectors.filled``), and a QUARTER (``vectors.split_of``)
     beside: (E, D, 2 + KINDS) seconds of an edge: that it saves (GAIN) where the same segment made what it brings, and
             more (KEPT) where it has ``origin``, too; from JOIN on, for each kind of split, of putting parts
             together where it was made in parts; (0, …): none anywhere
@@ -52,7 +55,8 @@ class CostArrays(NamedTuple):
           and from the second
     leave, enter: (D, D) which link a message occupies on the sender's and the receiver's side, enter -1 where that is
                   the same one, which it occupies once; links: how many
-    send, receive: (D, 2) seconds of a device for a message, and for a byte of it
+    send, receive: (D, 2) seconds of a device for a message, with its step, and for a byte of it
+    step: (D,) seconds between a segment and what its device does before
     wake: (D, 2) seconds by which a segment takes longer that waits for messages, and for a byte of these, which are in
           ``receive``, too
     rested: (D, 2) what a segment that has waited takes less: a PART of its seconds, so many at MOST
@@ -93,6 +97,7 @@ class CostArrays(NamedTuple):
     links: int
     send: Floats
     receive: Floats
+    step: Floats
     wake: Floats
     rested: Floats
     busy: Floats
@@ -166,8 +171,9 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         leave=leave,
         enter=enter,
         links=len(names),
-        send=np.array([[u.send_s, u.send_s_per_byte] for u in units]),
+        send=np.array([[u.send_s + u.step_s, u.send_s_per_byte] for u in units]),
         receive=np.array([_receive(u) for u in units]),
+        step=np.array([u.step_s for u in units]),
         wake=np.array([[u.wake_s, u.wake_s_per_byte] for u in units]),
         rested=np.array([[u.rested_part, u.rested_s] for u in units]),
         busy=np.array([_busy(u) for u in units]),
@@ -207,7 +213,7 @@ def _busy(unit: coefficients.UnitCost) -> list[float]:
 def _receive(unit: coefficients.UnitCost) -> list[float]:
     """Seconds between the end of a message's way and what is computed with it."""
     return [
-        unit.receive_s + unit.late_s,
+        unit.receive_s + unit.late_s + unit.step_s,
         unit.receive_s_per_byte + unit.late_s_per_byte + unit.wake_s_per_byte,
     ]
 
@@ -242,7 +248,7 @@ def _seconds(
     the network take no time. names: signatures; found: ``edges_of``"""
     counted = any(unit.gains or unit.gain_parts or unit.joins or unit.relayout_s_per_byte for _, unit in devices)
     layers, numbers = slice(g.n_inputs, g.n_inputs + g.n_layers), [number for number, *_ in edges(g)]
-    work = np.zeros((len(g.size), len(devices), VECTOR + 1))
+    work = np.zeros((len(g.size), len(devices), QUARTER + 1))
     beside = np.zeros((len(g.edge_tensor) if counted else 0, len(devices), JOIN + boxes.KINDS))
     known: dict[tuple[str, str, float], tuple[Floats, Floats]] = {}
     for d, (device, unit) in enumerate(devices):

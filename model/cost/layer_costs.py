@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from model.cluster.coefficients import Kernel, UnitCost
 from model.cost import layer_time
-from model.cost.vectors import vector_of, whole_filled
+from model.cost.vectors import SINGLY, is_single, quarter_of, vector_of, whole_filled
 from model.network import boxes, layer_kinds
 from model.network.graph import Graph, Layer
 
@@ -39,17 +40,25 @@ def _row(graph: Graph, layer: Layer, kernel: Kernel | None, unit: UnitCost, slow
         told = fixed + rest
         fixed, rest = (fixed * measured / told, rest * measured / told) if told else (measured, 0.0)
     measured_splits, splits = kernel.splits if kernel else {}, unit.layers[kind_of].splits
-    shared: list[float] = []
+    shared: list[list[float]] = []
     for kind in range(boxes.KINDS):
         if kind in measured_splits:
-            shared += [slower * s for s in measured_splits[kind]]
+            shared.append([slower * s for s in measured_splits[kind]])
             continue
         same = fixed
         if kind in splits:
             start_s, each_s = splits[kind]
             same = min(fixed + rest, slower * (start_s + each_s * layer_time.repeated(graph, layer, kind)))
-        computed = whole_filled(graph, layer, unit.vector) if kind == boxes.CHANNELS else 1.0
-        shared += [same, (fixed + rest - same) / computed]
+        computed = _computed(graph, layer, unit) if kind == boxes.CHANNELS else 1.0
+        shared.append([same, (fixed + rest - same) / computed])
+    same, slope = shared[boxes.CHANNELS]
+    singly = [slower * s for s in measured_splits.get(SINGLY, ())] or [same, slope * unit.singly]
     held = [unit.held(kind_of), unit.held(layer_kinds.part_of(kind_of)), layer_kinds.rebuilt(kind_of)]
     watts = unit.layers[kind_of].power_w - (unit.idle_w or 0.0)
-    return [fixed + rest, *shared, watts, *held, unit.memory_layer_bytes, vector_of(graph, layer, unit.vector)]
+    at_a_time = [vector_of(graph, layer, unit.vector), quarter_of(graph, layer, unit.vector)]
+    return [fixed + rest, *chain(*shared), *singly, watts, *held, unit.memory_layer_bytes, *at_a_time]
+
+
+def _computed(graph: Graph, layer: Layer, unit: UnitCost) -> float:
+    """How many times as much a whole layer takes as its channels in whole vectors would."""
+    return unit.singly if is_single(graph, layer, unit.vector) else whole_filled(graph, layer, unit.vector)

@@ -27,7 +27,8 @@ class Ledger(NamedTuple):
     """What a price is made of. ``S`` shards, ``M`` messages, ``D`` devices; seconds from the start of the frame.
 
     seconds: (S,) that a shard takes; size: (M,) bytes of a message
-    reader: (M,) the first shard that waits for a message; ready: (S,) seconds after they came until it begins
+    reader: (M,) the first shard that waits for a message; ready: (S,) seconds after they came, or after what its device
+            does before, until it begins
     begins: (S,) 1 where a segment begins (``model.mappings.planning``)
     rested: (S,) 1 where its device has waited before it, see ``rest.begins_rested``
     cold: (S,) 1 where a segment begins before which its device has not computed, but waited or handed over

@@ -62,9 +62,9 @@ def price(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w:
 
 @inlined
 def _claims(c: CostArrays, out: Ledger, w: Desk, device: int) -> float:
-    """Seconds that a device claims of its processor: for what it computes, and for messages what they make a stream's
-    frame longer by."""
-    messages = message_turns_s(c, out, device)
+    """Seconds that a device claims of its processor: for what it computes, segment by segment, and for messages what
+    they make a stream's frame longer by."""
+    messages = message_turns_s(c, out, device) + c.step[device] * out.segments[device]
     if c.busy[device, PART] == UNKNOWN:
         return out.account[device, COMPUTE] + w.rest[device] + messages
     return out.account[device, BUSY] / c.busy[device, PART] + messages

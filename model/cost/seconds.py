@@ -7,15 +7,16 @@ from __future__ import annotations
 import numpy as np
 
 from model.compiled import inlined
-from model.cost.costs import GAIN, JOIN, KEPT, SPLIT, VECTOR, WHOLE, CostArrays
+from model.cost.costs import GAIN, JOIN, KEPT, QUARTER, SPLIT, VECTOR, WHOLE, CostArrays
 from model.cost.crowding import crowded_s
 from model.cost.rest import saved, unrested
-from model.cost.vectors import filled
+from model.cost.vectors import SINGLY, filled, split_of
 from model.mappings.arrays import GraphArrays, ix
 from model.mappings.lowering import Shards, alone
 from model.network import boxes, relayout
 
 filled_last = inlined(filled)
+line_of = inlined(split_of)
 
 
 @inlined
@@ -39,11 +40,14 @@ def seconds_of(
     work = c.work[ix(task), ix(device)]
     seconds = work[WHOLE]
     if not alone(s, task):
-        kind = s.kind[ix(task)]
-        split, computed = SPLIT + 2 * kind, share
+        kind, computed = s.kind[ix(task)], share
+        line = kind
         if kind == boxes.CHANNELS:
-            computed *= filled_last(np.rint(share * g.size[ix(task), ix(kind)]), work[VECTOR])
-        seconds = work[ix(split)] + work[ix(split + 1)] * computed
+            channels = np.rint(share * g.size[ix(task), ix(kind)])
+            line = line_of(kind, channels, work[QUARTER])
+            if line != SINGLY:
+                computed *= filled_last(channels, work[VECTOR])
+        seconds = work[ix(SPLIT + 2 * line)] + work[ix(SPLIT + 2 * line + 1)] * computed
         if c.crowded[ix(device)] > 0:
             seconds += crowded_s(g, s, c, task, share, device)
     if len(c.beside) > 0:

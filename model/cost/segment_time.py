@@ -5,11 +5,12 @@
 
 ``alone`` is the time of a segment of that part only, with the start of its session and the layouts at its borders:
 ``whole_s`` of its kernel, or ``fixed + slope * share`` where the layer is split; a share of channels with all those of
-its last vector (``model.cost.vectors``). An edge is inside where a part before in the same segment made of what this
-one reads: kernels fuse, layouts stay, no session starts. An edge may save more than its reader takes: a Relu becomes
-part of the convolution before it, which then need not put its output into another layout either. Nor need a convolution
-its input where that goes back to others in the segment (``model.network.relayout``): so many seconds a byte of it are
-saved. What a part saves is never more than all parts before it took.
+its last vector, and by other numbers where they are computed singly (``model.cost.vectors``). An edge is inside where a
+part before in the same segment made of what this one reads: kernels fuse, layouts stay, no session starts. An edge may
+save more than its reader takes: a Relu becomes part of the convolution before it, which then need not put its output
+into another layout either. Nor need a convolution its input where that goes back to others in the segment
+(``model.network.relayout``): so many seconds a byte of it are saved. What a part saves is never more than all parts
+before it took.
 
 Gains of edges that were not measured are a part of what the shorter of both layers takes, by pair of kinds.
 
@@ -25,13 +26,13 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from model.cluster.coefficients import UnitCost
-from model.cost.costs import SPLIT, VECTOR, WHOLE
+from model.cost.costs import QUARTER, SPLIT, VECTOR, WHOLE
 from model.cost.edge_costs import apart
 from model.cost.edges import Edge, edges_of
 from model.cost.held_weights import Weights
 from model.cost.layer_costs import rows
 from model.cost.samples import PartOf
-from model.cost.vectors import filled
+from model.cost.vectors import filled, split_of
 from model.network import boxes
 from model.network.graph import Graph
 from model.network.signature import signatures
@@ -54,10 +55,11 @@ class InSegment(NamedTuple):
     joins: list[Join]
     kept_bytes: float
 
-    def computed(self, vector: float) -> float:
-        """The share that is computed, where so many channels are at a time."""
+    def split(self, vector: float, quarter: float) -> tuple[int, float]:
+        """How it is split, ``SINGLY`` too, and the share that is computed, where so many channels are at a time."""
         channels = self.part.stop - self.part.start
-        return self.share * filled(channels, vector) if self.part.axis == boxes.CHANNELS else self.share
+        kind = split_of(self.part.axis, channels, quarter)
+        return kind, self.share * filled(channels, vector) if kind == boxes.CHANNELS else self.share
 
 
 Divided = Mapping[int, tuple[int, int]]
@@ -121,8 +123,10 @@ class Clock:
         return [self._alone(p) + self._joined(p) - p.share * self._saved(p) for p in inside]
 
     def _alone(self, p: InSegment) -> float:
-        costs, split = self.rows[p.part.layer], SPLIT + 2 * p.part.axis
-        return costs[WHOLE] if p.share == 1 else costs[split] + costs[split + 1] * p.computed(costs[VECTOR])
+        costs = self.rows[p.part.layer]
+        kind, computed = p.split(costs[VECTOR], costs[QUARTER])
+        split = SPLIT + 2 * kind
+        return costs[WHOLE] if p.share == 1 else costs[split] + costs[split + 1] * computed
 
     def _joined(self, p: InSegment) -> float:
         return sum(self.joins.get(join.axis, 0.0) * join.size_bytes for join in p.joins)

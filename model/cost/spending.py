@@ -90,9 +90,9 @@ def _enter(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, t
     begins = waits or out.since[device] < 0
     out.begins[ix(shard)] = begins
     out.rested[ix(shard)] = begins_rested(g, s, device, waits, out.since[device] == FRESH)
-    out.ready[ix(shard)] = 0.0
+    out.ready[ix(shard)] = c.step[device] if begins else 0.0
     if waits:
-        out.ready[ix(shard)] = c.wake[device, 0] + taking
+        out.ready[ix(shard)] += c.wake[device, 0] + taking
         _wake(c, out, device, size)
     if begins:
         out.cold[ix(shard)] = out.rested[ix(shard)] == 1 or out.since[device] != FRESH

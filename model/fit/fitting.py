@@ -14,6 +14,8 @@ from functools import partial
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from model.cluster.coefficients import UnitCost
 from model.cost.samples import Footing, Run
 from model.cost.segment_time import Network, predict
@@ -24,6 +26,9 @@ from model.fit.segments import fit_table
 from model.fit.vector import fit_vector
 from model.network.graph import Graph
 from runtime.errors import CleaveError
+
+MANY = 16
+"""Segments of a frame beside which its begin and end are little."""
 
 __all__ = ["Fitted", "Report", "Score", "fit", "fit_times", "predict"]
 
@@ -77,7 +82,7 @@ def fit(
     unit = fit_times(networks, runs, declared)
     found = scores(networks, runs, unit, partial(fit_times, declared=declared))
     ranks = [*[rank for run in runs for rank in run.ranks], *others]
-    unit, memory = fit_memory(ranks, replace(unit, busy_part=_busy_part(runs)))
+    unit, memory = fit_memory(ranks, replace(unit, busy_part=_busy_part(runs), step_s=_step_s(runs)))
     kinds = {kind: cost.error for kind, cost in unit.layers.items() if cost.error is not None}
     report = Report(sum(len(run.samples) for run in runs), found, kinds, memory, paces(networks, runs, unit))
     return Fitted(replace(unit, frame_errors=_expected(found)), report)
@@ -100,12 +105,21 @@ def fit_times(networks: Mapping[str, Network], runs: Sequence[Run], declared: Un
     return replace(
         fit_kinds(measured(graphs, table.kernels, vector), declared),
         vector=vector,
+        singly=table.singly,
         kernels=table.kernels,
         gains=table.gains,
         gain_parts=table.parts,
         joins=table.joins,
         relayout_s_per_byte=table.relayout_s_per_byte,
     )
+
+
+def _step_s(runs: Sequence[Run]) -> float:
+    """Seconds between a segment and the next, by which frames of many are as little off as can be, relative."""
+    many = [run for run in runs if len(run.samples) >= MANY]
+    between = [(run.time_s - sum(s.time_s for s in run.samples)) / len(run.samples) for run in many]
+    often = [len(run.samples) / run.time_s for run in many]
+    return max(0.0, float(np.average(between, weights=np.square(often)))) if many else 0.0
 
 
 def _busy_part(runs: Sequence[Run]) -> float | None:

@@ -20,6 +20,7 @@ from model.cluster.caches import COLD, Caches
 from model.cluster.coefficients import Kernel, LayerCost, UnitCost
 from model.cost import layer_time
 from model.cost.layer_time import Work
+from model.cost.vectors import SINGLY
 from model.fit.least_squares import nonnegative
 from model.mappings.arrays import Floats
 from model.network import layer_kinds
@@ -68,7 +69,7 @@ def measured(graphs: Mapping[str, Graph], kernels: Mapping[str, Kernel], vector:
                 found[name] = replace(found[name], networks={**found[name].networks, **mine})
             elif name in kernels and kernels[name].whole_s > 0:
                 kind, done = layer_kinds.kind(graph, layer), layer_time.work(graph, layer, vector)
-                fixed = {axis: fixed_s for axis, (fixed_s, _) in kernels[name].splits.items()}
+                fixed = {axis: fixed_s for axis, (fixed_s, _) in kernels[name].splits.items() if axis != SINGLY}
                 splits = {axis: (s, layer_time.repeated(graph, layer, axis)) for axis, s in fixed.items()}
                 found[name] = Measured(kind, mine, done, kernels[name].whole_s, splits)
     return [found[name] for name in sorted(found)]

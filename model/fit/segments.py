@@ -20,7 +20,7 @@ from model.cluster.coefficients import MOST_GAINED, Kernel
 from model.cost.edges import Edge
 from model.cost.samples import Run, scatter_s
 from model.cost.segment_time import InSegment, Network
-from model.cost.vectors import vector_of, whole_filled
+from model.cost.vectors import SINGLY, is_single, quarter_of, vector_of, whole_filled
 from model.fit.least_squares import nonnegative
 from model.mappings.arrays import Floats, Ints
 from model.network.boxes import CHANNELS
@@ -32,6 +32,9 @@ SHORTEST = 1 / 4
 """Part of what was measured that a segment is taken to last at least, where its error goes by what is found."""
 TIE = 0.3
 """Relative error of taking a shard of nearly all of a layer for as slow as the layer."""
+SINGLE, USUALLY = 1.0, 3.0
+"""Relative error of how many times as long channels take which are computed singly: small images have more to gain; and
+as many, where no layer tells."""
 LIKE = 0.5
 """Part of what the shorter of its layers takes by which an edge may gain more or less than edges between such kinds do:
 whether kernels fuse depends on more. A part of that and not of what it gains: what a whole network takes less than its
@@ -50,13 +53,15 @@ frames scatter, was disturbed as a whole: it counts less."""
 @dataclass(frozen=True)
 class Table:
     """What was found: kernels by signature, seconds that measured edges gain by pair of signatures, the part of the
-    shorter layer that edges do by pair of kinds, joins by axis, seconds a byte that keeps its layout."""
+    shorter layer that edges do by pair of kinds, joins by axis, seconds a byte that keeps its layout, times as long as
+    others that channels take which are computed singly."""
 
     kernels: dict[str, Kernel]
     gains: dict[str, float]
     parts: dict[str, float]
     joins: dict[int, float]
     relayout_s_per_byte: float
+    singly: float
 
 
 class Times(NamedTuple):
@@ -112,37 +117,48 @@ def fit_table(networks: Mapping[str, Network], runs: Sequence[Run], vector: int)
     rows = [row for run in runs for row in _rows(networks[run.network], run, vector)]
     edges = {edge.name: edge for network in networks.values() for of in network.edges for edge in of}
     times = Times.of(runs)
-    x = _solved(rows, edges, _filled(networks, vector), times)
+    x = _solved(rows, edges, _wholes(networks, vector), times)
     gains = {column.of: x[column] for column in sorted(x) if column.what == EDGE}
     joins = {column.axis: x[column] for column in sorted(x) if column.what == JOIN}
     kernels, kept_s = _kernels(x, _errors(rows, times, x)), x.get(Column(KEPT, ""), 0.0)
-    return Table(kernels, gains, _parts(_gained(x, edges), edges), joins, kept_s)
+    return Table(kernels, gains, _parts(_gained(x, edges), edges), joins, kept_s, _singly(x) if vector > 1 else 1.0)
 
 
-def _filled(networks: Mapping[str, Network], vector: int) -> dict[Column, float]:
-    """How many times as many channels of whole layers are computed as they have, by what goes with those."""
-    return {
-        Column(SLOPE, name, CHANNELS): whole_filled(network.graph, layer, vector)
-        for network in networks.values()
-        for name, layer in zip(network.names, network.graph.layers, strict=True)
-    }
+class Whole(NamedTuple):
+    """How a whole layer's channels are computed. singly: or by vectors; filled: how many times as many then"""
+
+    singly: bool
+    filled: float
+
+    def times(self, kind: int, singly: float) -> float:
+        """By how much a whole layer goes with what goes with the shares of its shards. singly: see ``UnitCost``"""
+        if kind == SINGLY:
+            return 1.0 if self.singly else self.filled / singly
+        return (singly if self.singly else self.filled) if kind == CHANNELS else 1.0
+
+
+def _wholes(networks: Mapping[str, Network], vector: int) -> dict[str, Whole]:
+    """By signature."""
+    layers = [(n.graph, *each) for n in networks.values() for each in zip(n.names, n.graph.layers, strict=True)]
+    return {name: Whole(is_single(g, of, vector), whole_filled(g, of, vector)) for g, name, of in layers}
 
 
 def _rows(network: Network, run: Run, vector: int) -> Iterator[Row]:
     divided, graph = network.divided(part for sample in run.samples for part in sample.parts), network.graph
-    vectors = [vector_of(graph, layer, vector) for layer in graph.layers]
+    of = [(vector_of(graph, layer, vector), quarter_of(graph, layer, vector)) for layer in graph.layers]
     for sample in run.samples:
         inside = network.inside(sample.parts, divided)
-        yield [t for p in inside for t in _terms(p, network.names[p.part.layer], vectors[p.part.layer])]
+        yield [t for p in inside for t in _terms(p, network.names[p.part.layer], *of[p.part.layer])]
 
 
-def _terms(p: InSegment, name: str, vector: int) -> Iterator[tuple[Column, float]]:
+def _terms(p: InSegment, name: str, vector: int, quarter: int) -> Iterator[tuple[Column, float]]:
     """What the seconds of a part are made of."""
     if p.share == 1:
         yield Column(WHOLE, name), 1.0
     else:
-        yield Column(FIXED, name, p.part.axis), 1.0
-        yield Column(SLOPE, name, p.part.axis), p.computed(vector)
+        kind, computed = p.split(vector, quarter)
+        yield Column(FIXED, name, kind), 1.0
+        yield Column(SLOPE, name, kind), computed
     for edge in p.saves:
         yield Column(EDGE, edge.name), -p.share
     if p.kept_bytes:
@@ -152,7 +168,7 @@ def _terms(p: InSegment, name: str, vector: int) -> Iterator[tuple[Column, float
 
 
 def _solved(
-    rows: Sequence[Row], edges: Mapping[str, Edge], fills: Mapping[Column, float], times: Times
+    rows: Sequence[Row], edges: Mapping[str, Edge], wholes: Mapping[str, Whole], times: Times
 ) -> dict[Column, float]:
     """The numbers. Rows that are far off get a larger standard error, and all is solved again."""
     columns = {column: k for k, column in enumerate(_columns(rows))}
@@ -161,7 +177,7 @@ def _solved(
     for _ in range(ROUNDS):
         doubt = _doubt(a @ x, times)
         found = _named(columns, x)
-        ties = [*_splits(found, fills), *_alikes(_gained(found, edges), edges)]
+        ties = [*_splits(found, wholes), *_alikes(_gained(found, edges), edges)]
         tied = _matrix([tie.row for tie in ties], columns)
         loose = np.maximum([tie.error_s for tie in ties], TIE * ABSOLUTE_S)
         both = scipy.sparse.vstack([_divided(a, doubt), _divided(tied, loose)])
@@ -211,13 +227,32 @@ class Tie(NamedTuple):
     error_s: float
 
 
-def _splits(x: Mapping[Column, float], fills: Mapping[Column, float]) -> Iterator[Tie]:
-    """``fixed + slope - whole``, in proportion to what they say on either side; of channels as many as are computed."""
+def _splits(x: Mapping[Column, float], wholes: Mapping[str, Whole]) -> Iterator[Tie]:
+    """``fixed + slope - whole``, in proportion to what they say on either side; of channels as they are computed. What
+    is computed singly starts as other shards do, and takes about so many times as long as in all layers."""
+    singly = _singly(x)
     for fixed in (column for column in x if column.what == FIXED):
-        slope, whole = Column(SLOPE, fixed.of, fixed.axis), Column(WHOLE, fixed.of)
-        times = fills.get(slope, 1.0)
-        row = [(fixed, 1.0), (slope, times), (whole, -1.0)]
-        yield Tie(row, TIE * (x[fixed] + times * x[slope] + x[whole]) / 2)
+        slope, whole, of = Column(SLOPE, fixed.of, fixed.axis), Column(WHOLE, fixed.of), wholes[fixed.of]
+        times = of.times(fixed.axis, singly)
+        start, other = fixed._replace(axis=CHANNELS), slope._replace(axis=CHANNELS)
+        if fixed.axis == SINGLY and not of.singly and start in x:
+            yield _tie(x, [(fixed, 1.0), (start, -1.0)], TIE)
+            yield _tie(x, [(slope, 1.0), (other, -singly)], SINGLE)
+        else:
+            yield _tie(x, [(fixed, 1.0), (slope, times), (whole, -1.0)], TIE)
+
+
+def _tie(x: Mapping[Column, float], row: Row, error: float) -> Tie:
+    """error: relative, to what there is on either side"""
+    return Tie(row, error * sum(x[column] * abs(often) for column, often in row) / 2)
+
+
+def _singly(x: Mapping[Column, float]) -> float:
+    """Times as long that channels take which are computed singly, of all layers of which some are and some are not."""
+    singly = {column.of: slope_s for column, slope_s in x.items() if column.what == SLOPE and column.axis == SINGLY}
+    others = {name: x.get(Column(SLOPE, name, CHANNELS), 0.0) for name in singly}
+    both = [name for name in singly if others[name] > 0]
+    return max(1.0, sum(singly[name] for name in both) / sum(others[name] for name in both)) if both else USUALLY
 
 
 def _alikes(gained: Mapping[str, Gained], edges: Mapping[str, Edge]) -> Iterator[Tie]:

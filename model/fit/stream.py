@@ -91,6 +91,7 @@ def _turned(
             sent = [message.size_bytes for message in run.arrivals if message.source == rank.device]
             came = [message.size_bytes for message in run.arrivals if message.target == rank.device]
             told_s = unit.turn_s + len(sent) * unit.send_s + sum(sent) * unit.send_s_per_byte
+            told_s += (rank.segments + len(sent) + len(came)) * unit.step_s
             told_s += len(came) * (unit.receive_s + late.late_s)
             told_s += sum(came) * (unit.receive_s_per_byte + late.late_s_per_byte)
             if sent or came:

@@ -8,7 +8,7 @@ import numpy as np
 
 from model.cost.samples import Run
 from model.cost.segment_time import Network
-from model.cost.vectors import filled, vector_of
+from model.cost.vectors import SINGLY, filled, quarter_of, split_of, vector_of
 from model.mappings.arrays import Floats
 from model.network.boxes import CHANNELS
 
@@ -38,8 +38,10 @@ def _add(shards: Shards, network: Network, run: Run) -> None:
         part, *others = sample.parts
         if others or part.axis != CHANNELS or part.share(network.graph) == 1:
             continue
-        if vector_of(network.graph, network.graph.layers[part.layer], max(POSSIBLE)) > 1:
-            shards.setdefault(network.names[part.layer], []).append((part.stop - part.start, sample.time_s))
+        layer, most, channels = network.graph.layers[part.layer], max(POSSIBLE), part.stop - part.start
+        singly = split_of(CHANNELS, channels, quarter_of(network.graph, layer, most)) == SINGLY
+        if vector_of(network.graph, layer, most) > 1 and not singly:
+            shards.setdefault(network.names[part.layer], []).append((channels, sample.time_s))
 
 
 def _misfit(of: Sequence[tuple[int, float]], vector: int) -> float:

@@ -48,12 +48,19 @@ def origin(graph: Graph, of: list[int], maker: int, reader: int) -> int:
 
 def _by_blocks(graph: Graph, conv: Layer) -> bool:
     """Whether a convolution is computed by blocks, as ONNX Runtime 1.32 decides: channels are filled up to whole
-    blocks, but not those of groups, nor those that are read unless they are whole ``QUARTERS``."""
+    blocks, but not those of groups, nor those that are read unless they are whole quarters, nor single ones."""
     inputs, outputs = _inputs(graph, conv), length(graph, conv, boxes.CHANNELS)
     group = conv.integer("group", 1)
     if group == 1:
         return inputs < BLOCK or not inputs % QUARTERS
-    return group == inputs == outputs or not (inputs // group % BLOCK or outputs // group % BLOCK)
+    if is_depthwise(graph, conv):
+        return not outputs % QUARTERS
+    return not (inputs // group % BLOCK or outputs // group % BLOCK)
+
+
+def is_depthwise(graph: Graph, conv: Layer) -> bool:
+    """Whether each of its channels, of several, is made of one of those that it reads."""
+    return 1 < conv.integer("group", 1) == _inputs(graph, conv) == length(graph, conv, boxes.CHANNELS)
 
 
 def _inputs(graph: Graph, conv: Layer) -> int:

@@ -22,7 +22,7 @@ from model.simulator import history
 from model.simulator.events import Tasks
 from model.simulator.history import History, Log, link, put, take_out
 from model.simulator.simulation import ATTEND, SEND
-from model.simulator.ticks import ticks, wake_ticks
+from model.simulator.ticks import step_ticks, ticks, wake_ticks
 
 READER, WRITER, DIRTY, CHANGE, TASK, KIND, COUNT, SPENT = range(8)
 """Numbers of a board: devices of the network's inputs and outputs (see ``lowering.place_ends``), how many shards are
@@ -246,7 +246,8 @@ def _link_segment(g: GraphArrays, c: CostArrays, b: Board, head: int) -> int:
     """The tasks of a segment, and of what its last shard sends; returns the shard that the next one begins with."""
     shard = head
     work, spent = _ticks_in(g, c, b, shard, head, 0.0)
-    duration = work + b.receives[ix(head)]
+    duration = work + step_ticks(c, b.on[ix(head)]) + b.receives[ix(head)]
+    b.claims[ix(head)] += step_ticks(c, b.on[ix(head)])
     if b.waits[ix(head)] > 0:
         duration += wake_ticks(c, b.on[ix(head)])
     while b.after[ix(shard)] >= 0 and not _begins(b, b.after[ix(shard)]):

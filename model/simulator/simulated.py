@@ -19,7 +19,7 @@ from model.network.graph import Graph
 from model.simulator import simulation, streaming
 from model.simulator.critical import Causes, Stretch
 from model.simulator.simulation import ATTEND, ENTER, LEAVE, LONGEST_S, SEND, Stage
-from model.simulator.ticks import TICK_S, wake_ticks
+from model.simulator.ticks import TICK_S, step_ticks, wake_ticks
 from model.simulator.ticks import ticks as ticks_of
 from runtime.errors import CleaveError
 
@@ -164,8 +164,11 @@ def _within(
 
 
 def _waking(case: Case, stage: Stage, handed: NDArray[np.int64], computes: NDArray[np.bool_]) -> Ticks:
-    """(n,) by how much longer segments that compute take because they wait for messages: they are computing then."""
+    """(n,) by how much longer segments that compute take than their layers do, because their device goes on to them, or
+    has waited: they are computing then."""
     found, c, target = np.zeros(len(computes), dtype=np.int64), case.costs, case.messages.device[: len(handed)]
+    for task, device in dict(zip(stage.segment.tolist(), case.shards.device.tolist(), strict=False)).items():
+        found[task] += step_ticks(c, device)
     reader = stage.tasks.to[2 * (handed + ENTER)]
     for task, device, size in zip(reader, target, case.ledger.size, strict=False):
         found[task] += ticks_of(c.wake[device, 1] * size)

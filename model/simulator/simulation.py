@@ -37,6 +37,7 @@ from model.simulator.ticks import (
     message_ticks,
     receive_ticks,
     send_ticks,
+    step_ticks,
     ticks,
     wake_ticks,
     waking_ticks,
@@ -132,13 +133,15 @@ def simulate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger,
 def longest_claim(s: Shards, m: Messages, c: CostArrays, out: Ledger, shards: int, busy: Times) -> np.int64:
     """Ticks that the busiest device claims of its processor, of those that rest saves something; busy: (D,) is filled
     with what each does. A message claims what it makes a stream's frame longer by, the first that a segment waits for
-    what waking takes.
+    what waking takes, a segment its step.
     """
     busy[:] = 0
     for shard in range(shards):
         here = ix(s.device[ix(shard)])
         if c.rested[here, PART] > 0:
             busy[here] += ticks(claims(c, out, shard, here, True))
+            if out.begins[ix(shard)]:
+                busy[here] += step_ticks(c, here)
             if _waits(m, out, shard):
                 busy[here] += waking_ticks(c, here)
         for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
@@ -177,7 +180,7 @@ def countable(c: CostArrays, out: Ledger, frames: int) -> bool:
     for device in range(len(out.account)):
         tired = out.account[device, COMPUTE] / (1 - c.rested[device, PART])
         spent += tired * (1 + c.cold[device, PART]) + out.account[device, COMMUNICATE]
-        spent += c.turn[ix(device), 0]
+        spent += c.turn[ix(device), 0] + c.step[ix(device)] * out.segments[device]
         spent += handling_s(c, device, out.messages[device], out.account[device, BUFFERS])
     return spent * frames < LONGEST_S
 
@@ -198,6 +201,7 @@ def build(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w:
         so_far = w.tasks.duration[ix(w.last[here])]
         w.tasks.duration[ix(w.last[here])] = max(0, so_far + ticks(out.seconds[ix(shard)]))
         if out.begins[ix(shard)]:
+            w.tasks.duration[ix(w.last[here])] += step_ticks(c, here)
             _receive(m, c, out, w, shard, here)
         for message in range(m.out_ptr[ix(shard)], m.out_ptr[ix(shard + 1)]):
             _send(m, c, out, w, here, message, n)

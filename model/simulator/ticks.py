@@ -62,6 +62,12 @@ def receive_ticks(c: CostArrays, device: int, size: float) -> np.int64:
 
 
 @inlined
+def step_ticks(c: CostArrays, device: int) -> np.int64:
+    """A device goes on to a segment."""
+    return ticks(c.step[ix(device)])
+
+
+@inlined
 def wake_ticks(c: CostArrays, device: int) -> np.int64:
     """What a device takes longer because it has waited."""
     return ticks(c.wake[device, 0])

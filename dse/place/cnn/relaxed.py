@@ -13,7 +13,8 @@ import scipy
 
 from dse.place.cnn.kinds import Kinds
 from dse.place.cnn.wires import Wires, least
-from model.cost.costs import GAIN, HOLD, HOLD_PART, KEPT, RANK, SESSION, SPLIT, WHOLE, CostArrays
+from model.cost.costs import GAIN, HOLD, HOLD_PART, KEPT, QUARTER, RANK, SESSION, SPLIT, WHOLE, CostArrays
+from model.cost.vectors import SINGLY
 from model.mappings.arrays import Floats, GraphArrays, edges
 from model.network.boxes import CHANNELS
 
@@ -53,7 +54,10 @@ def parts(g: GraphArrays, c: CostArrays, splits: int) -> Parts:
         np.add.at(saved, task, np.maximum(c.beside[..., GAIN], 0) + np.maximum(c.beside[..., KEPT], 0))
     smallest = g.grain[layers, CHANNELS] / np.maximum(g.size[layers, CHANNELS], 1)
     divisible = (g.heavy[layers] == 1) & (splits > 1)
-    return Parts(work[..., WHOLE], work[..., at], work[..., at + 1], saved[layers], np.where(divisible, smallest, 1.0))
+    singly = (g.grain[layers, CHANNELS][:, None] % np.maximum(work[..., QUARTER], 1) > 0)[..., None]
+    line, other = work[..., at : at + 2], work[..., SPLIT + 2 * SINGLY : SPLIT + 2 * SINGLY + 2]
+    fixed, slope = np.moveaxis(np.where(singly, np.minimum(line, other), line), -1, 0)
+    return Parts(work[..., WHOLE], fixed, slope, saved[layers], np.where(divisible, smallest, 1.0))
 
 
 def work_bound(g: GraphArrays, c: CostArrays, p: Parts, kinds: Kinds) -> float:

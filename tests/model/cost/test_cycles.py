@@ -52,6 +52,7 @@ def drawn(c: CostArrays, seed: int) -> CostArrays:
         attend=some(devices, devices) * 1e-4,
         take=some(devices, devices) * 1e-4,
         stages=4,
+        step=some(devices),
     )
 
 

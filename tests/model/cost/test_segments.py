@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from model.cost.priced import priced
 from model.cost.samples import PartOf
 from model.cost.segment_time import Clock, Network
 from model.cost.spending import settle, spend
+from model.cost.vectors import SINGLY
 from model.mappings.mapping import Mapping
 from model.mappings.planning import plan
 from model.network import boxes
@@ -34,6 +36,7 @@ from runtime.plan import RankPlan, Recv, Run, Send, Step
 from tests.tiny_cnn import (
     branches,
     by_blocks,
+    depthwise,
     examples,
     graph_of,
     network,
@@ -45,7 +48,12 @@ from tests.tiny_cnn import (
 )
 
 DEVICES = 3
-MODELS: dict[str, ModelProto] = {"branches": branches(), "six": six_layers(), "by blocks": by_blocks()}
+MODELS: dict[str, ModelProto] = {
+    "branches": branches(),
+    "six": six_layers(),
+    "by blocks": by_blocks(),
+    "depthwise": depthwise(),
+}
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -60,7 +68,7 @@ def unit(graph: Graph, seed: int, most_gained: float) -> UnitCost:
     layers = {kind: replace(cost, s_per_byte=float(rng.uniform(0, 1e-9))) for kind, cost in usual.layers.items()}
     kernels = {
         name: Kernel("Any", float(rng.uniform(1e-4, 1e-3)), {axis: tuple(rng.uniform(1e-5, 1e-3, 2).tolist())
-               for axis in range(boxes.KINDS) if draw.random() < 0.5})
+               for axis in range(SINGLY + 1) if draw.random() < 0.5})
         for name in dict.fromkeys(signatures(graph)) if draw.random() < 0.5
     }  # fmt: skip
     parts = {pair: float(rng.uniform(0, min(1.0, most_gained / 1e-4))) for pair in PAIRS}
@@ -69,7 +77,7 @@ def unit(graph: Graph, seed: int, most_gained: float) -> UnitCost:
     joins = {axis: float(rng.uniform(0, 1e-8)) for axis in range(boxes.KINDS)}
     rested = {"rested_part": draw.choice([0.0, 0.4, 0.8]), "rested_s": float(rng.uniform(0, 1e-3))}
     kept: dict[str, Any] = {"relayout_s_per_byte": float(rng.uniform(0, most_gained / 1e5))}
-    kept["vector"] = draw.choice([1, 2, 4])
+    kept |= {"vector": draw.choice([1, 2, 4]), "singly": draw.choice([1.0, 3.0]), "step_s": draw.choice([0.0, 1e-5])}
     figures = {"kernels": kernels, "gains": gains, "gain_parts": parts, "joins": joins, **kept, **rested}
     return replace(usual, layers=layers, memory_segment_bytes=1e5, **figures)
 
@@ -101,7 +109,7 @@ def waits(rank: RankPlan, run: Run) -> bool:
 def received(steps: Sequence[Step]) -> set[str]:
     """Tensors that are received in the end, after whatever is computed or sent."""
     since = max((k for k, s in enumerate(steps) if isinstance(s, Send) or (isinstance(s, Run) and s.parts)), default=-1)
-    return {step.buffer.split("[")[0] for step in steps[since + 1 :] if isinstance(step, Recv)}
+    return {re.split(r"[\[{]", step.buffer)[0] for step in steps[since + 1 :] if isinstance(step, Recv)}
 
 
 def first_shard(case: Case, part: PartOf, device: int) -> int:
@@ -168,13 +176,28 @@ def test_a_segment_that_waits_takes_longer_once_however_many_messages_it_waits_f
         assert (found[1] - found[0]).tolist() == pytest.approx(wanted.tolist())
 
 
+def test_a_device_goes_on_from_every_step_of_its_program_to_the_next(tmp_path: Path) -> None:
+    nodes = [node("Conv", ["x", "w"], ["a"]), node("Relu", ["a"], ["b"]), node("Conv", ["b", "w"], ["y"])]
+    graph = graph_of(tmp_path, network(nodes, {"x": (1, 8, 4, 4)}, ["y"], {"w": weight(8, 8, 1, 1)}))
+    mapping = Mapping.whole(graph, [0, 1, 0])
+    found = []
+    for step_s in (0.0, 1e-3):
+        cluster = priced_by(replace(unit(graph, 0, 0.0), step_s=step_s, rested_part=0.0), tmp_path)
+        found.append(
+            [of.latency_s for of in (priced(graph, cluster, mapping), simulated(graph, cluster, mapping).price)]
+        )
+    steps = sum(len(rank.steps) for rank in plan(graph, cluster, mapping).plan.ranks)
+    assert steps == 7
+    assert np.subtract(*found[::-1]).tolist() == pytest.approx([steps * 1e-3] * 2)
+
+
 @examples(40)
 @given(st.integers(0, 10**6), st.sampled_from([1e-5, 1e-2]))
 def test_a_frame_takes_as_long_as_any_device_computes_and_on_one_device_just_as_long(
     graph: Graph, tmp_path_factory: pytest.TempPathFactory, seed: int, most_gained: float
 ) -> None:
     """By both models, whatever neighbours save, and what a wait costs."""
-    figures = replace(unit(graph, seed, most_gained), wake_s=1e-3, wake_s_per_byte=1e-7)
+    figures = replace(unit(graph, seed, most_gained), wake_s=1e-3, wake_s_per_byte=1e-7, step_s=0.0)
     cluster = priced_by(figures, tmp_path_factory.mktemp("figures"))
     alone = Mapping.whole(graph, [1] * len(graph.layers))
     for mapping in (alone, random_mapping(random.Random(seed), graph, DEVICES)):

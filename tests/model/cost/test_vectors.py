@@ -21,7 +21,7 @@ from model.cost.ledger import COMPUTE
 from model.cost.priced import priced
 from model.cost.samples import PartOf, Run, Sample
 from model.cost.segment_time import Clock, Network
-from model.cost.vectors import filled, vector_of
+from model.cost.vectors import filled, quarter_of, vector_of
 from model.fit.vector import fit_vector
 from model.mappings.arrays import arrays
 from model.mappings.mapping import Mapping, Shard
@@ -56,6 +56,32 @@ def test_other_layers_have_none(tmp_path: Path) -> None:
     nodes = [node("ConvTranspose", ["x", "w"], ["a"]), node("Relu", ["a"], ["y"])]
     graph = graph_of(tmp_path, network(nodes, {"x": (1, 16, 4, 4)}, ["y"], {"w": weight(16, 16, 1, 1)}))
     assert [vector_of(graph, layer, 16) for layer in graph.layers] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("channels", "groups", "vector", "quarter"), [(24, 24, 16, 4), (24, 24, 1, 1), (24, 12, 16, 1), (24, 1, 16, 1)]
+)
+def test_single_channels_come_in_quarters_where_there_are_blocks(
+    tmp_path: Path, channels: int, groups: int, vector: int, quarter: int
+) -> None:
+    graph = graph_of(tmp_path, convolutions(channels, groups=groups))
+    assert quarter_of(graph, graph.layers[0], vector) == quarter
+
+
+@pytest.mark.parametrize("whole", [24, 26])
+def test_channels_that_are_computed_singly_take_so_many_times_as_long(tmp_path: Path, whole: int) -> None:
+    """Whichever of them a whole layer has, that was not measured."""
+    graph = graph_of(tmp_path, convolutions(whole, groups=whole))
+    clock = Clock(Network(graph), replace(DECLARED, vector=4, singly=3.0))
+
+    def seconds(channels: int) -> float:
+        return clock.seconds([PartOf(0, CHANNELS, 0, channels)])
+
+    slope_s = (seconds(20) - seconds(16)) / 4
+    assert slope_s > 0
+    assert [seconds(k) - seconds(k - 1) for k in (10, 11, 15)] == pytest.approx([3 * slope_s] * 3)
+    assert seconds(13) - seconds(12) == pytest.approx((3 * 13 - 12) * slope_s)
+    assert seconds(whole) == pytest.approx(seconds(whole - 1) + (3 if whole % 4 else 24 - 3 * 23) * slope_s)
 
 
 @given(st.integers(1, 2000), st.integers(1, 64))

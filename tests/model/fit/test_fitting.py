@@ -5,15 +5,18 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import ModelProto
 
 from codegen.zoo import cached
 from model.cluster import coefficients
 from model.cluster.coefficients import MOST_GAINED, Kernel, UnitCost
 from model.cost.samples import Footing, PartOf, Run, Sample
 from model.cost.segment_time import Clock, Network
+from model.cost.vectors import SINGLY
 from model.fit.energy import Metered, with_power
 from model.fit.fitting import fit, fit_times, predict
 from model.mappings.mapping import extent
@@ -24,7 +27,7 @@ from model.network.load import load
 from model.network.signature import signatures
 from runtime.errors import CleaveError
 from runtime.trace import Memory
-from tests.tiny_cnn import MORE
+from tests.tiny_cnn import MORE, graph_of, network, node, weight
 
 DECLARED = coefficients.load("generic").unit("cpu")
 
@@ -100,6 +103,15 @@ def calibration(graph: Graph, unit: UnitCost, noise: float = 0.0, randoms: int =
     return [run(graph, unit, each, noise, seed) for seed, each in enumerate(parts)]
 
 
+def depthwise_chain() -> ModelProto:
+    """Three convolutions of 96 single channels, of kernels that are not alike."""
+    nodes, weights = [], {}
+    for k, size in enumerate((1, 3, 5)):
+        weights[f"w{k}"] = weight(96, 1, size, size)
+        nodes.append(node("Conv", [f"y{k}" if k else "x", f"w{k}"], [f"y{k + 1}"], group=96))
+    return network(nodes, {"x": (1, 96, 9, 9)}, ["y3"], weights)
+
+
 def disturbed(runs: list[Run], every: int, by: float) -> list[Run]:
     """Each so manieth segment takes so many times longer, in all its frames."""
     return [
@@ -142,6 +154,31 @@ def test_a_known_device_is_found_again(graph: Graph, vector: int) -> None:
     assert worst(graph, found.unit, known) < 1e-2
     assert found.unit.frame_errors[graph.name] == pytest.approx(0, abs=5e-3)
     assert found.report.networks[graph.name].fitted < 5e-3
+
+
+def test_channels_that_are_computed_singly_are_found_again(tmp_path: Path) -> None:
+    graph = graph_of(tmp_path, depthwise_chain())
+    kernels = {
+        name: Kernel("Conv", 5e-4, {CHANNELS: (1e-4, 4e-4), SINGLY: (1e-4, times * 4e-4)})
+        for name, times in zip(signatures(graph), (2.0, 3.0, 4.0), strict=True)
+    }
+    known = replace(DECLARED, kernels=kernels, vector=16)
+    shares = (1 / 2, 1 / 4, 19 / 96, 33 / 96)  # 48, 24 and 72 channels, then 19, 77, 33 and 63
+    found = fit_times(
+        {graph.name: Network(graph)}, [run(graph, known, halves(graph, CHANNELS, s)) for s in shares], DECLARED
+    )
+    assert found.vector == 16
+    assert found.singly == pytest.approx(3.0, rel=0.05)
+    for name, kernel in kernels.items():
+        for split, wanted in kernel.splits.items():
+            assert found.kernels[name].splits[split] == pytest.approx(wanted, rel=0.05)
+
+
+def test_what_is_between_the_segments_of_a_frame_is_found(graph: Graph) -> None:
+    runs = calibration(graph, device(graph), noise=0.01)
+    assert fit({graph.name: graph}, runs, DECLARED).unit.step_s == pytest.approx(0, abs=1e-9)
+    apart = [replace(r, latencies_s=tuple(s + 2e-6 * len(r.samples) for s in r.latencies_s)) for r in runs]
+    assert fit({graph.name: graph}, apart, DECLARED).unit.step_s == pytest.approx(2e-6, rel=0.01)
 
 
 def test_noise_is_averaged_out_and_told(graph: Graph) -> None:

@@ -145,7 +145,8 @@ def test_what_keeps_a_layout_between_convolutions(tmp_path: Path, between: list[
 @pytest.mark.parametrize(
     ("inputs", "outputs", "group"),
     [(3, 16, 1), (16, 16, 1), (16, 12, 1), (12, 16, 1), (20, 16, 1), (18, 16, 1), (17, 16, 1), (30, 16, 1), (6, 16, 1),
-     (32, 32, 2), (24, 48, 2), (16, 16, 16), (12, 12, 12), (24, 24, 24), (32, 24, 2), (48, 48, 3)],
+     (32, 32, 2), (24, 48, 2), (16, 16, 16), (12, 12, 12), (24, 24, 24), (32, 24, 2), (48, 48, 3),
+     (18, 18, 18), (21, 21, 21), (20, 20, 20), (7, 7, 7), (4, 4, 4), (1, 1, 1)],
 )  # fmt: skip
 def test_onnx_runtime_computes_by_blocks_what_is_said_to_be(
     tmp_path: Path, inputs: int, outputs: int, group: int

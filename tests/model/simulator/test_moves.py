@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import ModelProto
 
-from model.cost.costs import JOIN, VECTOR, CostArrays, costs
+from model.cost.costs import JOIN, QUARTER, VECTOR, CostArrays, costs
 from model.cost.ledger import ledger
 from model.mappings.arrays import Floats, GraphArrays, arrays
 from model.mappings.lowering import Shards, lowered, room, shards_of
@@ -42,8 +42,9 @@ DEVICES = 4
 
 
 def vectors(rng: np.random.Generator, work: Floats) -> Floats:
-    """With some number of channels that each device computes at a time."""
+    """With some number of channels that each device computes at a time, and some that it computes singly."""
     work[..., VECTOR] = rng.choice([1, 4, 16], work.shape[:2])
+    work[..., QUARTER] = rng.choice([1, 4], work.shape[:2])
     return work
 
 
@@ -62,6 +63,7 @@ def some_costs(draw: random.Random, graph: Graph, g: GraphArrays) -> CostArrays:
             send=rng.uniform(0, 1e-5, (DEVICES, 2)),
             receive=rng.uniform(0, 1e-5, (DEVICES, 2)),
             wake=rng.uniform(0, 1e-4, (DEVICES, 2)),
+            step=rng.uniform(0, 1e-5, DEVICES) * draw.choice([0, 1]),
             gap=rng.uniform(0, 1e-4, DEVICES),
             overlap=rng.uniform(0, 1, DEVICES) * draw.choice([0, 1]),
             latency=rng.uniform(0, 1e-3, (DEVICES, DEVICES)),
@@ -79,6 +81,7 @@ def some_costs(draw: random.Random, graph: Graph, g: GraphArrays) -> CostArrays:
         send=1e-6 * np.array([[1, 0]] * DEVICES) * rng.integers(0, 2),
         receive=1e-6 * np.array([[1, 0]] * DEVICES) * rng.integers(0, 2),
         wake=1e-6 * np.array([[1, 0]] * DEVICES) * rng.integers(0, 2),
+        step=1e-6 * rng.integers(0, 2, DEVICES),
         gap=1e-6 * rng.integers(0, 3, DEVICES),
         latency=1e-6 * rng.integers(0, 3, (DEVICES, DEVICES)),
         attend=1e-12 * rng.integers(0, 3, (DEVICES, DEVICES)) * (stages > 3),

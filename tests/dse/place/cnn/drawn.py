@@ -13,7 +13,7 @@ from onnx import ModelProto
 from dse.chromosomes import Chromosome, chromosome
 from dse.evaluation import ANALYTICAL, OBJECTIVES, evaluate
 from model.cluster.platform import Platform
-from model.cost.costs import GAIN, KEPT, VECTOR, WATTS, CostArrays, costs, in_vectors, whole_s
+from model.cost.costs import GAIN, KEPT, QUARTER, VECTOR, WATTS, CostArrays, costs, in_vectors, whole_s
 from model.mappings.arrays import arrays, edges
 from model.network.graph import Graph
 from model.network.relayout import NONE
@@ -95,8 +95,11 @@ def prices(draw: random.Random, network: Graph, platform: Platform, rest: bool =
     turn = rng.uniform(0, 1e-4, c.turn[:, :2].shape) * draw.choice([0, 1])
     watts = c.communication_w * rng.choice([1.0, 2.0], c.communication_w.shape) ** draw.choice([0, 1])
     work[layers, :, VECTOR] = rng.choice([1, 2, 4], work[layers, :, VECTOR].shape) ** draw.choice([0, 1])
+    work[layers, :, QUARTER] = rng.choice([1, 4], work[layers, :, QUARTER].shape) ** draw.choice([0, 1])
     turn = np.column_stack([turn, turn[:, 1] * rng.uniform(0, 1e-4, len(turn))])
-    return c._replace(rested=rested, busy=busy, cold=cold, overlap=overlap, turn=turn, communication_w=watts)
+    step = rng.uniform(0, 1e-5, c.step.shape) * draw.choice([0, 1])
+    c = c._replace(step=step, communication_w=watts)
+    return c._replace(rested=rested, busy=busy, cold=cold, overlap=overlap, turn=turn)
 
 
 def drawn(seed: int, kind: str, memory: bool = False, rest: bool = False) -> tuple[Chromosome, CostArrays]:
