@@ -19,7 +19,7 @@ from model.fit.fitting import Report
 from model.fit.link_costs import LinkCosts
 from model.fit.sharing import Wires
 from model.fit.stream import fit_stream
-from model.fit.turn import fit_turn
+from model.fit.turn import fit_fill, fit_turn
 from model.fit.waiting import fit_waiting
 
 DECLARED = "declared"
@@ -73,7 +73,9 @@ class Fitting:
             fit = fitting.fit(graphs, runs, replace(unit, threads=device.threads), others=ranks)
             looks = [run for run in self.found.looks if self.alike[run.device] == key]
             messages: dict[str, Any] = unit_fields(self.links, " ".join(key)) if self.links else {}
-            found[device.name] = (replace(fit.unit, turn_s=fit_turn(looks, fit.unit.busy_part), **messages), fit.report)
+            turn_s, fill_s = (fitted(looks, fit.unit.busy_part) for fitted in (fit_turn, fit_fill))
+            unit = replace(fit.unit, turn_s=turn_s, fill_s_per_byte=fill_s, **messages)
+            found[device.name] = (unit, fit.report)
         return found
 
     def _with_waiting(self, fits: Fits, links: LinkCosts) -> Fits:

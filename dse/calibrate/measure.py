@@ -32,7 +32,7 @@ from runtime.bench import TRIES, measured
 from runtime.options import Options
 from runtime.plan import Plan, RankPlan, Recv
 from runtime.steady import counted
-from runtime.trace import COMPUTE, MEASURED, Span, Trace, Usage
+from runtime.trace import COMPUTE, INPUT, MEASURED, Span, Trace, Usage
 from runtime.transfers import Transfer, transfers
 
 WARMUP = 2
@@ -209,9 +209,17 @@ def footings(
             energy_time_s=usage.energy_time_s if usage.energy_source == MEASURED else None,
             stream_s=round(in_stream[rank.device], 9) if stream else None,
             between_s=between.get(rank.device),
+            input_bytes=float(sum(_bytes(buffer) for buffer in rank.buffers if buffer.name in rank.inputs)),
+            fill_s=_fill_s(stream, rank.rank) if stream else None,
         )
         for rank, usage in zip(plan.ranks, trace.ranks, strict=True)
     )
+
+
+def _fill_s(trace: Trace, rank: int) -> float | None:
+    """Seconds of a frame in which a rank fills its inputs, median; None: it has none."""
+    told = [s.time_s for frame in trace.frames for s in frame if s.rank == rank and s.kind == INPUT]
+    return round(median(told), 9) if told else None
 
 
 def _processor_s(trace: Trace, usage: Usage) -> float:
@@ -284,5 +292,8 @@ def _priced(subject: Subject, design: Design) -> tuple[Platform, Priced]:
 
 def _buffers_bytes(plan: Plan, rank: int) -> int:
     """Of all buffers that have memory of their own."""
-    own = (b for b in plan.ranks[rank].buffers if b.within is None)
-    return sum(Tensor(b.name, b.shape, b.dtype).size_bytes for b in own)
+    return sum(_bytes(buffer) for buffer in plan.ranks[rank].buffers if buffer.within is None)
+
+
+def _bytes(buffer: plans.Buffer) -> int:
+    return Tensor(buffer.name, buffer.shape, buffer.dtype).size_bytes

@@ -108,7 +108,8 @@ class UnitCost:
     take_s_per_byte: of one from another host: processor time that it takes a device which computes while it comes
     crowded_s_per_byte: of weights of a layer, while another device of the same memory reads some of them, too:
                   computing takes longer (``model.cost.crowding``)
-    turn_s:       of a frame of a stream of which the device has a part: it fills its input and begins anew
+    turn_s:       of a frame of a stream of which the device has a part: it begins anew
+    fill_s_per_byte: of a byte of the network's inputs, where it has these: it fills them for each frame of a stream
     turn_per_message_s, turn_s_per_byte: besides, of messages that it hands over or takes in such a frame, unless it
                   waits anyway
     rested_part, rested_s: what a segment that has waited for messages takes less: a part of its time, seconds at most.
@@ -166,6 +167,7 @@ class UnitCost:
     take_s_per_byte: float = 0.0
     crowded_s_per_byte: float = 0.0
     turn_s: float = 0.0
+    fill_s_per_byte: float = 0.0
     turn_per_message_s: float = 0.0
     turn_s_per_byte: float = 0.0
     rested_part: float = 0.0

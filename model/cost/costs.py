@@ -69,6 +69,7 @@ class CostArrays(NamedTuple):
     overlap: (D,) of the receiver, see ``model.cost.message_time``
     turn: (D, 3) seconds of a device for a frame of a stream besides segments and messages, for each message of it, and
           for a byte of these
+    fill: (D,) seconds of a device for the network's inputs of such a frame, if it has them
     crowded: (D,) seconds of a device for a byte of weights, while others of its ``memory_of`` read theirs
     memory_of: (D,) number of the memory that a device reads: pools of one machine are in one
     attend: (D, D) seconds of a device for a byte while it leaves; take: (D, D) those of the receiver, if it computes,
@@ -105,6 +106,7 @@ class CostArrays(NamedTuple):
     gap: Floats
     overlap: Floats
     turn: Floats
+    fill: Floats
     crowded: Floats
     memory_of: NDArray[np.int32]
     attend: Floats
@@ -181,6 +183,8 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         gap=np.array([u.gap_s for u in units]),
         overlap=np.array([u.overlap for u in units]),
         turn=np.array([[u.turn_s, u.turn_per_message_s, u.turn_s_per_byte] for u in units]),
+        fill=np.array([u.fill_s_per_byte for u in units])
+        * sum(graph.tensors[name].size_bytes for name in graph.inputs),
         crowded=np.array([u.crowded_s_per_byte for u in units]) * slowdown[:, 0],
         memory_of=np.array([*platform.memories.values()], dtype=np.int32),
         attend=(attend := away(platform, [u.attend_s_per_byte for u in units])),

@@ -18,7 +18,7 @@ from model.compiled import allocating, inlined
 from model.cost.costs import ROUNDING, CostArrays
 from model.cost.ledger import Ledger
 from model.cost.message_time import come_s, leave_s, send_s
-from model.cost.spending import attended_s
+from model.cost.spending import attended_s, turn_s
 from model.mappings.arrays import Floats, GraphArrays, Ints, ix
 from model.mappings.lowering import Messages, Room, Shards
 
@@ -82,18 +82,18 @@ def _spans(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, w
         if out.begins[ix(shard)]:
             w.head[here] = shard
     for device in range(len(w.span)):
-        w.span[device] = _span(m, c, out, w, device) if w.first[device] >= 0 else 0.0
+        w.span[device] = _span(s, m, c, out, w, device) if w.first[device] >= 0 else 0.0
 
 
 @inlined
-def _span(m: Messages, c: CostArrays, out: Ledger, w: Cycles, device: int) -> float:
+def _span(s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Cycles, device: int) -> float:
     """From the first thing of a device until it can begin again, at most: what it waits for takes it a while, of which
     the analytical model has a shard begin later, the simulator the segment last longer."""
     first, head, last = ix(w.first[device]), ix(w.head[device]), w.last[device]
     span = out.stop[ix(last)] - out.start[first] + out.ready[first] + (out.ready[head] if head != first else 0.0)
     for message in range(m.out_ptr[ix(last)], m.out_ptr[ix(last + 1)]):
         span += send_s(c, device, out.size[ix(message)])
-    return span + attended_s(m, c, out, last, device) + c.turn[ix(device), 0]
+    return span + attended_s(m, c, out, last, device) + turn_s(s, c, device)
 
 
 @inlined
@@ -118,4 +118,4 @@ def _cycle(s: Shards, m: Messages, c: CostArrays, out: Ledger, w: Cycles, origin
             w.left[device, away] = begin + leave_s(c, device, target, size)
             came[ix(message)] = begin + come_s(c, device, target, size)
         free[device] += attended_s(m, c, out, shard, device)
-    return free[origin] + c.turn[origin, 0]
+    return free[origin] + turn_s(s, c, origin)

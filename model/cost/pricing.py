@@ -18,7 +18,7 @@ from model.cost.cycles import Cycles, cycles, longest_cycle
 from model.cost.ledger import BUSY, COMPUTE, Ledger
 from model.cost.message_time import come_s, enter_s, lag_of, leave_s, send_s, take_s
 from model.cost.rest import sum_of_rest
-from model.cost.spending import attended_s, join, message_turns_s, settle, spend
+from model.cost.spending import attended_s, join, message_turns_s, settle, spend, turn_s
 from model.mappings.arrays import Floats, GraphArrays, ix
 from model.mappings.lowering import Messages, Room, Shards
 
@@ -123,7 +123,7 @@ def busiest(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, 
             longest = max(longest, _hand_over(m, c, out, w, message, device))
         w.free[device] += attended_s(m, c, out, shard, device)
     for d in range(len(c.pool)):
-        turn = c.turn[d, 0] if out.segments[d] + out.messages[d] > 0 else 0.0
+        turn = turn_s(s, c, d) if out.segments[d] + out.messages[d] > 0 else 0.0
         longest = max(longest, w.free[d] + w.rest[d] + turn + message_turns_s(c, out, d))
     for link in range(c.links):
         longest = max(longest, w.link[link])

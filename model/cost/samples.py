@@ -114,7 +114,9 @@ class Footing:
     weights_of:    of ``weights_bytes`` those of each kind of layer; empty: unknown
     opening_bytes: weights that are there twice while sessions are opened, see ``ledger.OPENING``
     stream_s:      of a frame of a stream, in which it computes; None: there was none
-    between_s:     processor time of a frame of a stream, but for what it computes; None: unknown
+    between_s:     processor time of a frame of a stream, but for what it computes and fills; None: unknown
+    input_bytes, fill_s: of the network's inputs that it holds, and of a frame of a stream, in which it fills them,
+                   median; None: there was none
     energy_j, energy_time_s: what a meter says that its host took for a frame, and in how long; None: none was read
     """
 
@@ -134,10 +136,12 @@ class Footing:
     energy_time_s: float | None = None
     stream_s: float | None = None
     between_s: float | None = None
+    input_bytes: float = 0.0
+    fill_s: float | None = None
 
     def scaled(self, factor: float) -> Footing:
         """Each frame takes so many times as long, at the same watts."""
-        times = ("processor_s", "energy_j", "energy_time_s", "stream_s", "between_s")
+        times = ("processor_s", "energy_j", "energy_time_s", "stream_s", "between_s", "fill_s")
         timed = {name: getattr(self, name) for name in times}
         return replace(self, **{name: value * factor for name, value in timed.items() if value is not None})
 

@@ -316,6 +316,12 @@ def attended_s(m: Messages, c: CostArrays, out: Ledger, shard: int, device: int)
 
 
 @inlined
+def turn_s(s: Shards, c: CostArrays, device: int) -> float:
+    """Seconds of a device between two frames of a stream; who has the first input has all of them to fill."""
+    return c.turn[ix(device), 0] + (c.fill[ix(device)] if s.device[0] == device else 0.0)
+
+
+@inlined
 def message_turns_s(c: CostArrays, out: Ledger, device: int) -> float:
     """Seconds by which all messages of a device make a stream's frame of it longer, unless it waits anyway."""
     return turns_s(c, device, out.messages[ix(device)], out.account[ix(device), BUFFERS])

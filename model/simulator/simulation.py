@@ -180,7 +180,7 @@ def countable(c: CostArrays, out: Ledger, frames: int) -> bool:
     for device in range(len(out.account)):
         tired = out.account[device, COMPUTE] / (1 - c.rested[device, PART])
         spent += tired * (1 + c.cold[device, PART]) + out.account[device, COMMUNICATE]
-        spent += c.turn[ix(device), 0] + c.step[ix(device)] * out.segments[device]
+        spent += c.turn[ix(device), 0] + c.fill[ix(device)] + c.step[ix(device)] * out.segments[device]
         spent += handling_s(c, device, out.messages[device], out.account[device, BUFFERS])
     return spent * frames < LONGEST_S
 

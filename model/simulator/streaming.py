@@ -23,7 +23,7 @@ from model.compiled import inlined, kernel
 from model.cost.costs import PART, CostArrays
 from model.cost.ledger import Ledger
 from model.cost.rest import rest_saves, sum_of_rest
-from model.cost.spending import message_turns_s
+from model.cost.spending import message_turns_s, turn_s
 from model.mappings.arrays import GraphArrays, ix
 from model.mappings.lowering import Messages, Shards
 from model.simulator import events
@@ -147,7 +147,7 @@ def _end_of_program(
 ) -> int:
     """The task that ends a device's frame, and what it lets go on; returns the number of edges so far."""
     t = w.tasks
-    t.duration[task] = w.taken[w.begin[device]] + ticks(c.turn[ix(device), 0] + w.owed[device])
+    t.duration[task] = w.taken[w.begin[device]] + ticks(turn_s(s, c, device) + w.owed[device])
     t.resource[task] = t.lag[task] = -1
     t.needs[:, task] = 1
     t.first[task] = edge

@@ -2,10 +2,10 @@
 
     python -m tests.bench.vectors [--cnn zoo:densenet121] [--parts 3] [--frames 30] [--repeat 5]
 
-First a convolution by its output channels, on one thread: how many times as long as with 16. Then a network whose
-convolutions and fully connected layers are split by channels into so many parts, all on one device: at equal parts of
-their channels, and at the nearest cuts between vectors of 16. They take turns in the same run, beside the whole
-network; computing is that of a frame alone, ratios are medians over the turns.
+First a convolution by its output channels, on one thread: how many times as long as with 16; and a depthwise one by its
+channels, as with 64. Then a network whose convolutions and fully connected layers are split by channels into so many
+parts, all on one device: at equal parts of their channels, and at the nearest cuts between vectors of 16. They take
+turns in the same run, beside the whole network; computing is that of a frame alone, ratios are medians over the turns.
 """
 
 from __future__ import annotations
@@ -33,19 +33,21 @@ from tests.tiny_cnn import network, node, save, weight
 
 VECTOR = 16
 CHANNELS = (1, 8, 15, 16, 17, 24, 32, 33, 48, 64)
+SINGLE, SINGLES = 64, (30, 32, 60, 62, 64, 66, 68, 124, 126, 128)
 WAYS = {"equal parts": 1, "between vectors": VECTOR}
 """What cuts are multiples of."""
 
 
-def convolution_s(folder: Path, channels: int, frames: int) -> float:
-    """Seconds of a 3x3 convolution of 128 channels of 14 x 14 that makes so many."""
-    nodes = [node("Conv", ["x", "w"], ["y"], pads=[1] * 4)]
-    shape, weights = (1, 128, 14, 14), {"w": weight(channels, 128, 3, 3)}
-    file = save(folder, network(nodes, {"x": shape}, ["y"], weights), f"{channels}.onnx")
+def convolution_s(folder: Path, channels: int, frames: int, depthwise: bool = False) -> float:
+    """Seconds of a 3x3 convolution of 14 x 14 that makes so many channels: of 128, or each of one."""
+    read, groups = (channels, channels) if depthwise else (128, 1)
+    nodes = [node("Conv", ["x", "w"], ["y"], pads=[1] * 4, group=groups)]
+    shape, weights = (1, read, 14, 14), {"w": weight(channels, read // groups, 3, 3)}
+    file = save(folder, network(nodes, {"x": shape}, ["y"], weights), f"{channels}-{groups}.onnx")
     pages = Pages()
-    read, written = pages.zeros(shape, "float32"), pages.zeros((1, channels, 14, 14), "float32")
-    read[:] = np.random.default_rng(0).normal(size=shape)
-    segment = Segment(open_session(str(file), CPU, 1), {"x": read}, {"y": written})
+    x, y = pages.zeros(shape, "float32"), pages.zeros((1, channels, 14, 14), "float32")
+    x[:] = np.random.default_rng(0).normal(size=shape)
+    segment = Segment(open_session(str(file), CPU, 1), {"x": x}, {"y": y})
     return median(frame_s([segment], 0.0) for _ in range(frames))
 
 
@@ -81,9 +83,11 @@ def main() -> None:
     cnn, on = read_cnn(asked.cnn, [], False), cluster(1)
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
-        turns = [{k: convolution_s(folder, k, asked.frames) for k in CHANNELS} for _ in range(asked.repeat)]
-        print("a convolution that makes so many channels, times as long as with 16:")
-        print("  ".join(f"{k}: {median(turn[k] / turn[VECTOR] for turn in turns):.2f}" for k in CHANNELS))
+        for name, channels, one in (("convolution", CHANNELS, VECTOR), ("depthwise convolution", SINGLES, SINGLE)):
+            print(f"a {name} that makes so many channels, times as long as with {one}:")
+            how = asked.frames, channels is SINGLES
+            turns = [{k: convolution_s(folder, k, *how) for k in channels} for _ in range(asked.repeat)]
+            print("  ".join(f"{k}: {median(turn[k] / turn[one] for turn in turns):.2f}" for k in channels))
         mappings = {"whole": Mapping.whole(cnn.graph, [0] * len(cnn.graph.layers))}
         mappings |= {name: split(cnn.graph, asked.parts, grain) for name, grain in WAYS.items()}
         bundles = {name: bundle(cnn, on, mapping, folder / name) for name, mapping in mappings.items()}

@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 
 from model.cost.samples import Footing, Run
-from model.fit.turn import fit_turn
+from model.fit.turn import fit_fill, fit_turn
 
 
-def streamed(period_s: float | None, stream_s: float | None, between_s: float | None = None) -> Run:
-    rank = Footing("a", 0, 0, 0, 0, 1, 0, None, 0, stream_s=stream_s, between_s=between_s)
+def streamed(
+    period_s: float | None, stream_s: float | None, between_s: float | None = None, fill_s: float | None = None
+) -> Run:
+    """Of inputs of 1000 bytes."""
+    told = {"between_s": between_s, "fill_s": fill_s, "input_bytes": 1000.0}
+    rank = Footing("a", 0, 0, 0, 0, 1, 0, None, 0, stream_s=stream_s, **told)  # type: ignore[arg-type]
     return Run("key", "a", "six", "python", "hash", "look", "", "a", "", {}, (1.0,), (rank,), (), period_s=period_s)
 
 
@@ -21,6 +25,14 @@ def test_it_is_what_of_a_period_is_not_computing(part: float | None) -> None:
 def test_it_is_what_a_processor_is_at_besides_by_its_share_where_that_is_told() -> None:
     assert fit_turn([streamed(0.2, 0.1, 0.002)], 0.1) == pytest.approx(0.02)
     assert fit_turn([streamed(0.2, 0.1, 0.002)], None) == pytest.approx(0.1)
+
+
+def test_inputs_are_filled_besides_by_their_bytes() -> None:
+    runs = [streamed(0.105, 0.1, fill_s=0.003)]
+    assert fit_turn(runs, None) == pytest.approx(0.002)
+    assert fit_fill(runs, None) == pytest.approx(3e-6)
+    assert fit_fill(runs, 0.5) == pytest.approx(6e-6)
+    assert fit_fill([streamed(0.105, 0.1), streamed(None, None)], None) == fit_fill([], None) == 0.0
 
 
 def test_of_several_periods_the_short_ones_tell() -> None:

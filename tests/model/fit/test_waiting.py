@@ -336,6 +336,25 @@ def test_only_a_stream_takes_longer_by_what_is_between_two_frames(
         assert turning.period_s - plain.period_s == pytest.approx(times * turn, rel=1e-6)
 
 
+@pytest.mark.parametrize(("reader", "times"), [(0, 0), (1, 1)])
+def test_a_stream_takes_longer_where_its_inputs_are_filled(tmp_path: Path, reader: int, times: int) -> None:
+    """The second device has more to do, so that nobody waits for the first."""
+    graph, fill = graph_of(tmp_path, six_layers()), 3e-5
+    mapping = replace(Mapping.whole(graph, [0] + [1] * (len(graph.layers) - 1)), reader=reader)
+    (tmp_path / "filling").mkdir()
+    size = sum(graph.tensors[name].size_bytes for name in graph.inputs)
+    platforms = (
+        cluster(replace(UNIT, frequency_hz=1e6), tmp_path),
+        cluster(replace(UNIT, frequency_hz=1e6, fill_s_per_byte=fill / size), tmp_path / "filling"),
+    )
+    for plain, filling in (
+        [simulated(graph, platform, mapping, 20, 4).price for platform in platforms],
+        [priced(graph, platform, mapping) for platform in platforms],
+    ):
+        assert filling.latency_s == plain.latency_s
+        assert filling.period_s - plain.period_s == pytest.approx(times * fill, rel=1e-6, abs=1e-12)
+
+
 def test_a_stream_is_counted_by_the_messages_that_it_has(tmp_path: Path) -> None:
     """Two devices with a message each; there is room for more."""
     graph, turn = graph_of(tmp_path, six_layers()), 50.0
