@@ -41,6 +41,7 @@ class Segment:
         self._binding = self._session.io_binding()
         for name, array in outputs.items():
             self._binding.bind_output(name, "cpu", 0, array.dtype.type, array.shape, array.ctypes.data)
+        self._bound = [*inputs.values(), *outputs.values()]  # a binding knows addresses alone
         self._bind(inputs)
         self._copied = {} if session.get_providers() == [CPU] else inputs
 

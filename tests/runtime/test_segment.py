@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import weakref
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import onnxruntime as ort
 import pytest
 
-from runtime.segment import CPU, load, open_session
+from runtime.segment import CPU, Segment, load, open_session
 from tests.tiny_cnn import network, node, save, weight
 
 HELD = """
@@ -72,6 +75,47 @@ def test_what_tensorrt_cannot_run_goes_to_cuda(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(ort, "get_available_providers", lambda: [tensorrt, CPU])
     open_session("x.onnx", tensorrt, 1)
     assert asked == [[tensorrt, cuda, CPU], [cuda, CPU], [CPU], [tensorrt, CPU]]
+
+
+class Copying:
+    """A session as one on a GPU: what is bound is copied there."""
+
+    def __init__(self, session: ort.InferenceSession) -> None:
+        self._session = session
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def get_providers(self) -> list[str]:
+        return ["CUDAExecutionProvider", CPU]
+
+    def io_binding(self) -> Any:
+        binding = self._session.io_binding()
+        self.bound, bind = 0, binding.bind_input
+
+        def counted(*what: Any) -> None:
+            self.bound += 1
+            bind(*what)
+
+        binding.bind_input = counted
+        return binding
+
+
+def test_each_frame_computes_from_what_is_in_the_buffers_then(tmp_path: Path) -> None:
+    """Bound once, and whoever has made the buffers may have forgotten them; on a GPU they are bound for each frame."""
+    model = network([node("Neg", ["x"], ["y"])], {"x": (1, 4)}, ["y"], {})
+    session = open_session(str(save(tmp_path, model)), CPU, 1)
+    copying = Copying(session)
+    for opened in (session, copying):
+        x, y = np.zeros((1, 4), np.float32), np.zeros((1, 4), np.float32)
+        segment, forgotten = Segment(opened, {"x": x}, {"y": y}), weakref.ref(x)
+        for frame in range(3):
+            x[:] = frame
+            segment.run()
+            assert y.tolist() == [[-frame] * 4]
+        del x
+        assert forgotten() is not None
+    assert copying.bound == 1 + 3
 
 
 def test_a_provider_that_is_not_there_is_named(tmp_path: Path) -> None:
