@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,8 @@ from pymoo.core.termination import NoTermination
 from dse.chromosomes import POINTS, Chromosome
 from dse.evaluation import ANALYTICAL, BOTH, Correct, scored
 from dse.operators import ChangeGenes, ExchangeGenes, RandomGenes, SameGenes
+from dse.settings import Settings
 from model.cost.costs import CostArrays
-
-if TYPE_CHECKING:
-    from dse.search import Settings
 
 
 class Generation(NamedTuple):

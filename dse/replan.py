@@ -12,7 +12,8 @@ from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn
 from dse.run import Coding, prepare, widest
 from dse.saved import Saved
-from dse.search import Progress, Settings, search
+from dse.search import Progress, search
+from dse.settings import Settings
 from model.cluster.platform import Platform
 from model.cluster.texts import read_text
 from model.mappings.mapping import NEIGHBOUR, Mapping

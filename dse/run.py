@@ -24,7 +24,8 @@ from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn
 from dse.place.cnn.bounds import Proven, bounds, proven
 from dse.ready import Place
-from dse.search import Front, Progress, Settings, search
+from dse.search import Front, Progress, search
+from dse.settings import Settings
 from dse.units import many
 from model.cluster import coefficients
 from model.cluster.platform import Platform

@@ -10,7 +10,7 @@ from typing import Any
 from dse import results
 from dse.evaluation import OBJECTIVES
 from dse.run import Coding
-from dse.search import Settings
+from dse.settings import Settings
 from model.cluster.platform import Platform
 from model.cluster.texts import read_text
 from model.mappings.mapping import Mapping, checked

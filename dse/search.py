@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.chromosomes import Chromosome
-from dse.evaluation import ANALYTICAL, BOTH, OBJECTIVES, SIMULATOR, Correct, evaluate, scored, unfit
+from dse.evaluation import ANALYTICAL, OBJECTIVES, SIMULATOR, Correct, evaluate, scored, unfit
 from dse.place.cnn.seeds import seeds
+from dse.settings import Settings
 from model.cost.costs import CostArrays, whole_s
 from runtime.errors import CleaveError
 
@@ -25,31 +26,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, NDArray[np.float64]], None]
 """Called after each generation with its number (from 1) and the best value of each objective so far."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to search.
-
-    objectives: two or more of ``OBJECTIVES``
-    head_start: the first population holds the mappings of ``head_start``, the rest is random
-    evaluator: whose scores, one of ``EVALUATORS``; both: the analytical model's in the search, whose front is then
-               scored by the simulator
-    exact_seeds: a head start has the chains of layers with the least period and latency, too, and better ones yet
-    """
-
-    population: int = 1000
-    generations: int = 100
-    seed: int = 0
-    objectives: tuple[str, ...] = ("latency_s", "energy_j", "memory_bytes")
-    head_start: bool = True
-    evaluator: str = BOTH
-    exact_seeds: bool = True
-
-    @property
-    def columns(self) -> list[int]:
-        """Of the scores, those of the objectives."""
-        return [OBJECTIVES.index(name) for name in self.objectives]
 
 
 @dataclass(frozen=True, eq=False)

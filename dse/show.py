@@ -16,7 +16,7 @@ from dse.closing.loop import Closed
 from dse.evaluation import OBJECTIVES
 from dse.place.cnn.bounds import Proven
 from dse.run import Coding, Outcome
-from dse.search import Settings
+from dse.settings import Settings
 from dse.units import UNITS, many, shown
 from model.cluster import coefficients
 from model.cluster.platform import Platform

@@ -40,7 +40,7 @@ from dse.cli.progress import searching
 from dse.closing.loop import Limits
 from dse.evaluation import BOTH, EVALUATORS, OBJECTIVES
 from dse.ready import HERE
-from dse.search import Settings
+from dse.settings import Settings
 from model.cluster.platform import Platform
 from runtime.errors import CleaveError
 from runtime.launch import TIMEOUT_S, Mpirun

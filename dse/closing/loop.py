@@ -27,7 +27,8 @@ from dse.closing.residuals import Correction
 from dse.evaluation import ANALYTICAL, OBJECTIVES, SIMULATOR, evaluate, traits
 from dse.inputs import Cnn
 from dse.lines import add_line
-from dse.search import Front, Settings, in_order, search
+from dse.search import Front, in_order, search
+from dse.settings import Settings
 from dse.units import many, shown
 from model.cost.costs import CostArrays
 from model.mappings.arrays import Floats

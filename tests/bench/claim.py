@@ -16,7 +16,8 @@ from dse.evaluation import OBJECTIVES
 from dse.inputs import read_cnn
 from dse.results import plot_convergence
 from dse.run import Coding, prepare
-from dse.search import Settings, search
+from dse.search import search
+from dse.settings import Settings
 from dse.units import shown
 from model.cluster.platform import Platform
 

@@ -26,7 +26,8 @@ from dse.chromosomes import Chromosome
 from dse.evaluation import ANALYTICAL, EVALUATORS, OBJECTIVES, SIMULATOR, evaluate
 from dse.inputs import read_cnn
 from dse.run import Coding, prepare
-from dse.search import Front, Settings, search
+from dse.search import Front, search
+from dse.settings import Settings
 from model.cluster.platform import Platform
 from model.cost.costs import CostArrays
 

@@ -19,7 +19,8 @@ from codegen.bundle import Form, write_bundle
 from codegen.render import TARGETS
 from dse.inputs import Cnn, read_cnn
 from dse.run import Coding, prepare
-from dse.search import Settings, search
+from dse.search import search
+from dse.settings import Settings
 from model.cluster.platform import Platform
 from model.mappings.mapping import Mapping
 from runtime.bench import Bench, bench

@@ -13,7 +13,8 @@ from statistics import median
 
 from dse.inputs import read_cnn
 from dse.run import Coding, prepare
-from dse.search import Settings, search
+from dse.search import search
+from dse.settings import Settings
 from model.cluster.platform import Platform
 
 

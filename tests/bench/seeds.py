@@ -18,7 +18,8 @@ from dse.evaluation import EVALUATORS, OBJECTIVES
 from dse.inputs import Cnn, read_cnn
 from dse.place.cnn.bounds import Proven, bounds
 from dse.run import Coding, prepare
-from dse.search import Settings, search
+from dse.search import search
+from dse.settings import Settings
 from model.cluster.platform import Platform
 
 NETWORKS = ("alexnet", "resnet50", "inception_v1", "densenet121")

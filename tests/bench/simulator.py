@@ -30,7 +30,7 @@ from dse.inputs import read_cnn
 from dse.nsga2 import MappingProblem
 from dse.operators import RandomGenes
 from dse.run import Coding, prepare
-from dse.search import Settings
+from dse.settings import Settings
 from model.cluster.platform import Platform
 from model.simulator.events import Rules
 from model.simulator.placed import CHUNK, admitting, evaluate

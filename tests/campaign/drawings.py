@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from dse.inputs import Cnn
 from dse.run import Coding, prepare
-from dse.search import Settings, search
+from dse.search import search
+from dse.settings import Settings
 from model.cluster.platform import Platform
 from model.mappings.mapping import Mapping, Shard
 from model.network import boxes

@@ -22,7 +22,8 @@ from codegen.bundle import write_bundle
 from codegen.verify import verify
 from dse.inputs import Cnn, read_cnn
 from dse.run import Coding, Shipped, choose, prepare
-from dse.search import Settings, search
+from dse.search import search
+from dse.settings import Settings
 from model.cluster.platform import Platform
 from runtime.errors import CleaveError
 

@@ -28,7 +28,8 @@ from dse.evaluation import OBJECTIVES, evaluate
 from dse.inputs import Cnn, read_cnn
 from dse.replan import Role
 from dse.saved import Saved
-from dse.search import Front, Settings, search
+from dse.search import Front, search
+from dse.settings import Settings
 from model.cluster.platform import Platform
 from model.cost.costs import CostArrays
 from model.mappings.mapping import Mapping

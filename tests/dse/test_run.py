@@ -19,7 +19,7 @@ from dse import run as job
 from dse.before import check_place
 from dse.evaluation import OBJECTIVES
 from dse.inputs import read_cnn
-from dse.search import Settings
+from dse.settings import Settings
 from model.cluster.platform import Platform
 from runtime.errors import CleaveError
 from tests.command import PROGRAM, files

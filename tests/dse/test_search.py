@@ -18,7 +18,8 @@ from dse.evaluation import OBJECTIVES, evaluate
 from dse.inputs import Cnn
 from dse.operators import ChangeGenes, ExchangeGenes, RandomGenes, SameGenes
 from dse.place.cnn.seeds import seeds
-from dse.search import Front, Settings, head_start, search
+from dse.search import Front, head_start, search
+from dse.settings import Settings
 from model.cluster.platform import Platform
 from model.cost.priced import priced
 from runtime.errors import CleaveError

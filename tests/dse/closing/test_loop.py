@@ -15,7 +15,8 @@ from dse.closing.figures import FILE, Measurement
 from dse.closing.loop import Closed, Closing, Limits, Space
 from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn, read_cnn
-from dse.search import Front, Settings, search
+from dse.search import Front, search
+from dse.settings import Settings
 from model.cluster.platform import Platform
 from model.cost.priced import priced
 from model.mappings.mapping import Mapping

@@ -205,6 +205,6 @@ def test_a_move_that_takes_too_long_to_be_counted_is_not_simulated_and_can_be_re
 @overflows
 def test_a_mapping_that_takes_too_long_to_be_counted_is_refused(graphs: list[Graph]) -> None:
     search = Searching(5, graphs[0])
-    search.c.work[:] = 1e18
+    search.c.work[:], search.c.rested[:] = 1e18, 0.0
     with pytest.raises(CleaveError, match="not simulated"):
         moves.board(search.g, search.c, np.full(len(search.g.size), 4), search.shards(search.layers))

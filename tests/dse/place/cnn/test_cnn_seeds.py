@@ -18,7 +18,8 @@ from dse.place.cnn.bounds import bounds
 from dse.place.cnn.cuts import line
 from dse.place.cnn.polish import neighbours
 from dse.place.cnn.seeds import TIMES, seeds, tighter, within
-from dse.search import Settings, search
+from dse.search import search
+from dse.settings import Settings
 from model.mappings.mapping import Mapping
 from model.network.graph import Graph
 from tests.dse.place.cnn.drawn import drawn, genes
