@@ -69,12 +69,12 @@ class Fitting:
             key = self.alike[device.name]
             runs = [replace(r, samples=r.evened) for r in self.found.runs[type_.name] if r.device == device.name]
             ranks = [rank for run in self.found.together for rank in run.ranks if self.alike.get(rank.device) == key]
-            unit = coefficients.load(declared(device.coefficients)).unit(device.unit)
-            fit = fitting.fit(graphs, runs, replace(unit, threads=device.threads), others=ranks)
+            known = coefficients.load(declared(device.coefficients)).unit(device.unit)
+            fit = fitting.fit(graphs, runs, replace(known, threads=device.threads), others=ranks)
             looks = [run for run in self.found.looks if self.alike[run.device] == key]
             messages: dict[str, Any] = unit_fields(self.links, " ".join(key)) if self.links else {}
-            turn_s, fill_s = (fitted(looks, fit.unit.busy_part) for fitted in (fit_turn, fit_fill))
-            unit = replace(fit.unit, turn_s=turn_s, fill_s_per_byte=fill_s, **messages)
+            part = fit.unit.busy_part
+            unit = replace(fit.unit, turn_s=fit_turn(looks, part), fill_s_per_byte=fit_fill(looks, part), **messages)
             found[device.name] = (unit, fit.report)
         return found
 

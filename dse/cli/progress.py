@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dse import ending, search, show
 from dse.evaluation import OBJECTIVES
+from dse.settings import Settings
 from dse.units import shown
 from model.compiled import on_compiling
 
@@ -24,7 +25,7 @@ QUIET_S = 60.0
 
 
 @contextmanager
-def searching(say: Console, settings: search.Settings) -> Iterator[tuple[search.Progress, Callable[[str], None]]]:
+def searching(say: Console, settings: Settings) -> Iterator[tuple[search.Progress, Callable[[str], None]]]:
     """A bar while the block lasts.
 
     Gives what the search calls after each generation, and what prints a line once the search is done.

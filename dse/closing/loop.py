@@ -87,14 +87,9 @@ class Space:
     metered: bool
 
     @property
-    def objectives(self) -> list[int]:
-        """Columns that are minimised."""
-        return self.settings.columns
-
-    @property
     def learnt(self) -> list[int]:
         """Of these, those that a measurement tells of."""
-        return [k for k in self.objectives if OBJECTIVES[k] != "energy_j" or self.metered]
+        return [k for k in self.settings.columns if OBJECTIVES[k] != "energy_j" or self.metered]
 
     @property
     def judge(self) -> str:
@@ -254,7 +249,7 @@ class Closing:
             scores,
             correction.deviation(judge, pool.scores[judge], pool.traits),
             dispute(*(correction(who, pool.scores[who], pool.traits) for who in MODELS)),
-            space.objectives,
+            space.settings.columns,
             space.learnt,
             np.array([self._may(mapping) for mapping in pool.mappings]),
             count,
@@ -292,7 +287,7 @@ class Closing:
 
     def _best(self, pool: Pool) -> NDArray[np.intp]:
         """Numbers of the mappings that no other dominates; of those that were measured, no other that was."""
-        scores = self._corrected(pool)[:, self.space.objectives]
+        scores = self._corrected(pool)[:, self.space.settings.columns]
         keep = np.zeros(len(scores), dtype=bool)
         for among in (~np.isnan(self._known(pool)[:, LATENCY]), np.ones(len(scores), dtype=bool)):
             at = np.flatnonzero(among)
@@ -304,7 +299,7 @@ class Closing:
         """All that is known, as a front."""
         known, scores = self._known(pool), self._corrected(pool)
         whole = replace(front, genes=pool.genes, scores=scores, measured=known, predicted=pool.scores[self.space.judge])
-        return in_order(whole.at(self._best(pool)), self.space.objectives)
+        return in_order(whole.at(self._best(pool)), self.space.settings.columns)
 
 
 def _failed(error: CleaveError) -> Measurement:

@@ -24,6 +24,7 @@ from model.cluster.caches import COLD, Caches
 from model.cluster.shipped import Shipped
 from model.network import boxes
 from model.network.layer_kinds import KINDS, PAIRS, PART, part_of
+from model.network.relayout import SINGLY
 from runtime.errors import CleaveError
 from runtime.reading import parsed
 
@@ -310,7 +311,7 @@ def _problems(unit: UnitCost, where: str) -> list[str]:
     if unit.busy_part is not None and unit.busy_part <= 0:
         found.append(f"{where}.busy_part: must be more than 0, not {unit.busy_part:g}")
     for name, kernel in unit.kernels.items():
-        found += _axes(kernel.splits, f"{where}.kernels.{name}", boxes.KINDS + 1)
+        found += _axes(kernel.splits, f"{where}.kernels.{name}", SINGLY + 1)
     for name, cost in unit.layers.items():
         found += _axes(cost.splits, f"{where}.layers.{name}")
     for name in (name for name in unit.memory_kinds if name not in {*KINDS, *map(part_of, KINDS)}):

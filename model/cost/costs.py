@@ -14,10 +14,10 @@ from model.cluster.platform import Device, Platform
 from model.cost import edge_costs, layer_costs
 from model.cost.edges import Edge, edges_of
 from model.cost.links import away, eager, links, own_rate
-from model.cost.vectors import SINGLY
 from model.mappings.arrays import Floats, GraphArrays, Ints, edges
 from model.network import boxes, relayout
 from model.network.graph import Graph
+from model.network.relayout import SINGLY
 from model.network.signature import signatures
 from runtime.errors import CleaveError
 
@@ -125,6 +125,11 @@ class CostArrays(NamedTuple):
 def whole_s(c: CostArrays) -> Floats:
     """(T, D) seconds of whole tasks."""
     return c.work[..., WHOLE]
+
+
+def split_s(c: CostArrays) -> Floats:
+    """(T, D, SPLITS, 2) seconds of a shard whatever its share, and those that go with that, by kind of split."""
+    return c.work[..., SPLIT:WATTS].reshape(*c.work.shape[:2], SPLITS, 2)
 
 
 def in_vectors(g: GraphArrays, c: CostArrays) -> GraphArrays:

@@ -7,9 +7,10 @@ from itertools import chain
 
 from model.cluster.coefficients import Kernel, UnitCost
 from model.cost import layer_time
-from model.cost.vectors import SINGLY, is_single, quarter_of, vector_of, whole_filled
+from model.cost.vectors import quarter_of, vector_of, whole_filled
 from model.network import boxes, layer_kinds
 from model.network.graph import Graph, Layer
+from model.network.relayout import SINGLY
 
 
 def rows(graph: Graph, names: Sequence[str], unit: UnitCost, slower: float) -> list[list[float]]:
@@ -49,7 +50,7 @@ def _row(graph: Graph, layer: Layer, kernel: Kernel | None, unit: UnitCost, slow
         if kind in splits:
             start_s, each_s = splits[kind]
             same = min(fixed + rest, slower * (start_s + each_s * layer_time.repeated(graph, layer, kind)))
-        computed = _computed(graph, layer, unit) if kind == boxes.CHANNELS else 1.0
+        computed = whole_filled(graph, layer, unit.vector, unit.singly) if kind == boxes.CHANNELS else 1.0
         shared.append([same, (fixed + rest - same) / computed])
     same, slope = shared[boxes.CHANNELS]
     singly = [slower * s for s in measured_splits.get(SINGLY, ())] or [same, slope * unit.singly]
@@ -57,8 +58,3 @@ def _row(graph: Graph, layer: Layer, kernel: Kernel | None, unit: UnitCost, slow
     watts = unit.layers[kind_of].power_w - (unit.idle_w or 0.0)
     at_a_time = [vector_of(graph, layer, unit.vector), quarter_of(graph, layer, unit.vector)]
     return [fixed + rest, *chain(*shared), *singly, watts, *held, unit.memory_layer_bytes, *at_a_time]
-
-
-def _computed(graph: Graph, layer: Layer, unit: UnitCost) -> float:
-    """How many times as much a whole layer takes as its channels in whole vectors would."""
-    return unit.singly if is_single(graph, layer, unit.vector) else whole_filled(graph, layer, unit.vector)

@@ -10,10 +10,11 @@ from model.compiled import inlined
 from model.cost.costs import GAIN, JOIN, KEPT, QUARTER, SPLIT, VECTOR, WHOLE, CostArrays
 from model.cost.crowding import crowded_s
 from model.cost.rest import saved, unrested
-from model.cost.vectors import SINGLY, filled, split_of
+from model.cost.vectors import filled, split_of
 from model.mappings.arrays import GraphArrays, ix
 from model.mappings.lowering import Shards, alone
 from model.network import boxes, relayout
+from model.network.relayout import SINGLY
 
 filled_last = inlined(filled)
 line_of = inlined(split_of)

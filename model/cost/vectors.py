@@ -14,11 +14,8 @@ import math
 from model.mappings.mapping import extent
 from model.network import boxes
 from model.network.graph import Graph, Layer
-from model.network.relayout import QUARTERS, is_depthwise
+from model.network.relayout import QUARTERS, SINGLY, is_depthwise
 from model.network.windows import CONVOLUTIONS
-
-SINGLY = boxes.KINDS
-"""In place of channels among kinds of splits: shards of channels that are computed one by one."""
 
 
 def vector_of(graph: Graph, layer: Layer, vector: int) -> int:
@@ -46,9 +43,9 @@ def filled(channels: float, vector: float) -> float:
     return math.ceil(channels / vector) * vector / channels
 
 
-def whole_filled(graph: Graph, layer: Layer, vector: int) -> float:
-    """The same of all channels of a layer. vector: as ``vector_of`` has it"""
-    return 1.0 if is_single(graph, layer, vector) else filled(extent(graph, layer), vector_of(graph, layer, vector))
+def whole_filled(graph: Graph, layer: Layer, vector: int, singly: float = 1.0) -> float:
+    """The same of all channels of a layer; ``singly`` where these are. vector: as ``vector_of`` has it"""
+    return singly if is_single(graph, layer, vector) else filled(extent(graph, layer), vector_of(graph, layer, vector))
 
 
 def is_single(graph: Graph, layer: Layer, vector: int) -> bool:

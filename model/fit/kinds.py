@@ -20,11 +20,11 @@ from model.cluster.caches import COLD, Caches
 from model.cluster.coefficients import Kernel, LayerCost, UnitCost
 from model.cost import layer_time
 from model.cost.layer_time import Work
-from model.cost.vectors import SINGLY
 from model.fit.least_squares import nonnegative
 from model.mappings.arrays import Floats
 from model.network import layer_kinds
 from model.network.graph import Graph
+from model.network.relayout import SINGLY
 from model.network.signature import signatures
 
 FOLDS = 5

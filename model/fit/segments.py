@@ -20,11 +20,12 @@ from model.cluster.coefficients import MOST_GAINED, Kernel
 from model.cost.edges import Edge
 from model.cost.samples import Run, scatter_s
 from model.cost.segment_time import InSegment, Network
-from model.cost.vectors import SINGLY, is_single, quarter_of, vector_of, whole_filled
+from model.cost.vectors import is_single, quarter_of, vector_of, whole_filled
 from model.fit.least_squares import nonnegative
 from model.mappings.arrays import Floats, Ints
 from model.network.boxes import CHANNELS
 from model.network.layer_kinds import PAIRS
+from model.network.relayout import SINGLY
 
 RELATIVE, ABSOLUTE_S = 0.02, 1e-6
 """Standard error of a time, at least."""
@@ -132,9 +133,10 @@ class Whole(NamedTuple):
 
     def times(self, kind: int, singly: float) -> float:
         """By how much a whole layer goes with what goes with the shares of its shards. singly: see ``UnitCost``"""
-        if kind == SINGLY:
-            return 1.0 if self.singly else self.filled / singly
-        return (singly if self.singly else self.filled) if kind == CHANNELS else 1.0
+        if kind not in (CHANNELS, SINGLY):
+            return 1.0
+        by_vectors = singly if self.singly else self.filled
+        return by_vectors if kind == CHANNELS else by_vectors / singly
 
 
 def _wholes(networks: Mapping[str, Network], vector: int) -> dict[str, Whole]:

@@ -8,9 +8,10 @@ import numpy as np
 
 from model.cost.samples import Run
 from model.cost.segment_time import Network
-from model.cost.vectors import SINGLY, filled, quarter_of, split_of, vector_of
+from model.cost.vectors import filled, quarter_of, split_of, vector_of
 from model.mappings.arrays import Floats
 from model.network.boxes import CHANNELS
+from model.network.relayout import SINGLY
 
 POSSIBLE = (1, 4, 8, 16, 32)
 LEAST = 3

@@ -17,6 +17,8 @@ BLOCK = 8
 """Channels; fewer are read as they are. Some processors have blocks of 16."""
 QUARTERS = 4
 """Channels that are read at a time."""
+SINGLY = boxes.KINDS
+"""In place of channels among kinds of splits: shards of channels that are computed one by one."""
 KEEPING = ("norm", "activation", "pool")
 """Kinds of layers that keep the layout, if all that they read has it."""
 

@@ -13,10 +13,10 @@ import scipy
 
 from dse.place.cnn.kinds import Kinds
 from dse.place.cnn.wires import Wires, least
-from model.cost.costs import GAIN, HOLD, HOLD_PART, KEPT, QUARTER, RANK, SESSION, SPLIT, WHOLE, CostArrays
-from model.cost.vectors import SINGLY
+from model.cost.costs import GAIN, HOLD, HOLD_PART, KEPT, QUARTER, RANK, SESSION, WHOLE, CostArrays, split_s
 from model.mappings.arrays import Floats, GraphArrays, edges
 from model.network.boxes import CHANNELS
+from model.network.relayout import SINGLY
 
 HALVINGS = 60
 """Of an interval that holds a bound: to the last bits of a float."""
@@ -47,16 +47,16 @@ class Parts:
 def parts(g: GraphArrays, c: CostArrays, splits: int) -> Parts:
     """Of mappings that split heavy layers by channels into ``splits`` parts at most."""
     layers = slice(g.n_inputs, g.n_inputs + g.n_layers)
-    work, at = c.work[layers], SPLIT + 2 * CHANNELS
+    work, lines = c.work[layers], split_s(c)[layers]
     saved = np.zeros((len(g.size), len(c.pool)))
     if len(c.beside):
         task = np.repeat(np.arange(len(g.size)), np.diff(g.edge_ptr))
         np.add.at(saved, task, np.maximum(c.beside[..., GAIN], 0) + np.maximum(c.beside[..., KEPT], 0))
     smallest = g.grain[layers, CHANNELS] / np.maximum(g.size[layers, CHANNELS], 1)
     divisible = (g.heavy[layers] == 1) & (splits > 1)
-    singly = (g.grain[layers, CHANNELS][:, None] % np.maximum(work[..., QUARTER], 1) > 0)[..., None]
-    line, other = work[..., at : at + 2], work[..., SPLIT + 2 * SINGLY : SPLIT + 2 * SINGLY + 2]
-    fixed, slope = np.moveaxis(np.where(singly, np.minimum(line, other), line), -1, 0)
+    singly = g.grain[layers, CHANNELS][:, None, None] % np.maximum(work[..., [QUARTER]], 1) > 0
+    line = np.where(singly, lines[..., [CHANNELS, SINGLY], :].min(axis=2), lines[..., CHANNELS, :])
+    fixed, slope = np.moveaxis(line, -1, 0)
     return Parts(work[..., WHOLE], fixed, slope, saved[layers], np.where(divisible, smallest, 1.0))
 
 

@@ -24,12 +24,12 @@ from model.cost.priced import priced
 from model.cost.samples import PartOf
 from model.cost.segment_time import Clock, Network
 from model.cost.spending import settle, spend
-from model.cost.vectors import SINGLY
 from model.mappings.mapping import Mapping
 from model.mappings.planning import plan
 from model.network import boxes
 from model.network.graph import Graph
 from model.network.layer_kinds import PAIRS
+from model.network.relayout import SINGLY
 from model.network.signature import signatures
 from model.simulator.simulated import simulated
 from runtime.plan import RankPlan, Recv, Run, Send, Step

@@ -16,7 +16,6 @@ from model.cluster import coefficients
 from model.cluster.coefficients import MOST_GAINED, Kernel, UnitCost
 from model.cost.samples import Footing, PartOf, Run, Sample
 from model.cost.segment_time import Clock, Network
-from model.cost.vectors import SINGLY
 from model.fit.energy import Metered, with_power
 from model.fit.fitting import fit, fit_times, predict
 from model.mappings.mapping import extent
@@ -24,6 +23,7 @@ from model.network.boxes import CHANNELS, ROWS
 from model.network.graph import Graph
 from model.network.layer_kinds import PAIRS
 from model.network.load import load
+from model.network.relayout import SINGLY
 from model.network.signature import signatures
 from runtime.errors import CleaveError
 from runtime.trace import Memory
