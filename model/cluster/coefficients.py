@@ -34,7 +34,7 @@ PAPER = "#paper"
 SETS = Shipped("coefficients", ".json", "coefficients")
 """Those that come with the distribution."""
 FORMAT = "cleave-coefficients"
-VERSION = 7
+VERSION = 8
 MOST_GAINED = 2.0
 """Times what the shorter of its layers takes that an edge may gain, where it tells what others do."""
 
@@ -118,9 +118,9 @@ class UnitCost:
     busy_part:    of the time that computing takes which has not waited, the part in which its processor is at it: less
                   than 1 where it may use a part of it only, or shares it; None: unknown, all
     wake_busy_s:  processor time that a segment takes more which waits for messages
-    cold_part, cold_s: processor time that a segment takes more whose device has not computed until then: a part of what
-                  it takes, seconds at most. Its caches are cold: others had them
-    cold_wait_s:  after how long a wait caches are half as cold as after a long one, see ``rest.kept_warm``
+    cold_s:       processor time that a segment takes more whose device has not computed until then: the geometric mean
+                  of this and what it takes. Its caches are cold: others had them
+    cold_part:    besides, of what a device has waited, the part by which its processor is longer at what comes next
     kernels: measured layers by signature (``model.network.signature``); they come before what ``layers`` says
     gains:   seconds that an edge inside a segment saves, of measured edges, by ``signature.edge_name``
     gain_parts: what other edges save, by pair of kinds (``pair``): as a part of what the shorter of both layers takes
@@ -175,9 +175,8 @@ class UnitCost:
     rested_s: float = 0.0
     busy_part: float | None = None
     wake_busy_s: float = 0.0
-    cold_part: float = 0.0
     cold_s: float = 0.0
-    cold_wait_s: float = 0.0
+    cold_part: float = 0.0
     memory_kinds: dict[str, float] = field(default_factory=dict)
     memory_opening: float = 0.0
     memory_passed: float = 0.0

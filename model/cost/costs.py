@@ -27,8 +27,10 @@ WATTS, HOLD, HOLD_PART, REBUILT, OWN, VECTOR, QUARTER = range(SPLIT + 2 * SPLITS
 """Columns of ``CostArrays.work``."""
 GAIN, KEPT, JOIN = 0, 1, 2
 """Columns of ``CostArrays.beside``."""
-PART, MOST, AFTER = 0, 1, 2
-"""Columns of ``CostArrays.rested`` and ``cold``, AFTER of the latter only; the first one is of ``busy``, too."""
+PART, MOST = 0, 1
+"""Columns of ``CostArrays.rested``; the first one is of ``busy``, too."""
+MEAN, WAITED = 0, 1
+"""Columns of ``CostArrays.cold``."""
 UNKNOWN = 0.0
 """In place of the part of its time in which a processor is at what it computes."""
 ROUNDING = 1e-9
@@ -63,8 +65,8 @@ class CostArrays(NamedTuple):
     busy: (D, 3) in which a device's processor is at it: the PART of the seconds that computing takes which has not
           waited, or ``UNKNOWN``: of all that it takes; seconds more of a segment that waits for messages, and for a
           byte of these
-    cold: (D, 3) in which a processor is longer at a segment, if its device has not computed for long until then: a PART
-          of what it is at it anyway, so many seconds at MOST; AFTER so many seconds it is half of that
+    cold: (D, 2) in which a processor is longer at a segment, if its device has not computed until then: the geometric
+          MEAN of these seconds and what it is at it anyway; and so large a part of what the device has WAITED
     gap: (D,) seconds of a device's link for a message
     overlap: (D,) of the receiver, see ``model.cost.message_time``
     turn: (D, 3) seconds of a device for a frame of a stream besides segments and messages, for each message of it, and
@@ -184,7 +186,7 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         wake=np.array([[u.wake_s, u.wake_s_per_byte] for u in units]),
         rested=np.array([[u.rested_part, u.rested_s] for u in units]),
         busy=np.array([_busy(u) for u in units]),
-        cold=np.array([[u.cold_part, u.cold_s, u.cold_wait_s] for u in units]),
+        cold=np.array([[u.cold_s, u.cold_part] for u in units]),
         gap=np.array([u.gap_s for u in units]),
         overlap=np.array([u.overlap for u in units]),
         turn=np.array([[u.turn_s, u.turn_per_message_s, u.turn_s_per_byte] for u in units]),

@@ -18,8 +18,6 @@ opened, as far as what is opened later does not take their place: all that a ses
 or the largest that it copies from the file. PASSED: what is passed on from segment to segment of a device, and its
 inputs, as far as it is not in a message's buffer; 0 where nobody knows what that holds."""
 COLUMNS = 11
-SECONDS, JOULES, COUNT = range(3)
-"""Columns of ``Ledger.chill``."""
 FRESH = -2
 
 
@@ -35,8 +33,6 @@ class Ledger(NamedTuple):
     start, stop: (S,) of a shard; depart, arrive: (M,) of a message
     account: (D, COLUMNS) what each device spends, see the column names
     segments, messages: (D,) how many a device runs, and hands over or takes
-    chill: (D, 3) what cold caches cost each device's processor after long waits, SECONDS and JOULES, where short ones
-           cost less; and the COUNT of segments before which they cool
     alive: (D,) bytes held; since: (D,) shard that the open segment began with, -1: there is none, FRESH: nor was any
            layer before; spent: (D,) its seconds so far; largest, rebuilt, relaid: (D,) bytes of its largest weights, of
            those that are rebuilt, and of the largest of these; kept: (S,) 1 where what a shard makes is in a buffer
@@ -57,7 +53,6 @@ class Ledger(NamedTuple):
     account: Floats
     segments: Ints
     messages: Ints
-    chill: Floats
     alive: Floats
     since: Ints
     spent: Floats
@@ -86,7 +81,6 @@ def ledger(r: Room) -> Ledger:
         np.zeros((r.devices, COLUMNS)),
         np.zeros(r.devices, i),
         np.zeros(r.devices, i),
-        np.zeros((r.devices, 3)),
         np.zeros(r.devices),
         np.zeros(r.devices, i),
         np.zeros(r.devices),

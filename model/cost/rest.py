@@ -7,8 +7,10 @@ little: what the processor is at in a frame takes its time, however that is shar
 
 from __future__ import annotations
 
+import numpy as np
+
 from model.compiled import inlined
-from model.cost.costs import AFTER, MOST, PART, UNKNOWN, CostArrays
+from model.cost.costs import MEAN, MOST, PART, UNKNOWN, CostArrays
 from model.cost.ledger import Ledger
 from model.mappings.arrays import Floats, GraphArrays, ix
 from model.mappings.lowering import Shards
@@ -55,18 +57,11 @@ def busy_after(c: CostArrays, device: int, before: float, seconds: float, rested
 @inlined
 def claimed(c: CostArrays, device: int, seconds: float, rested: bool, cold: bool) -> float:
     """Seconds that a device claims of its processor, for the first seconds of a segment: as if it had not rested, and
-    more where its caches are cold."""
-    tired = unrested(c, device, seconds) if rested else seconds
-    if not cold or c.busy[ix(device), PART] == UNKNOWN:
+    more where its caches are cold: what a segment reads again grows less than its time."""
+    tired, part = unrested(c, device, seconds) if rested else seconds, c.busy[ix(device), PART]
+    if not cold or part == UNKNOWN:
         return tired
-    return tired + min(c.cold[ix(device), PART] * tired, c.cold[ix(device), MOST] / c.busy[ix(device), PART])
-
-
-@inlined
-def kept_warm(c: CostArrays, device: int, wait_s: float) -> float:
-    """The part of what cold caches cost that is not lost in a wait of so many seconds."""
-    half = c.cold[ix(device), AFTER]
-    return half / (half + max(wait_s, 0.0)) if half > 0 else 0.0
+    return tired + np.sqrt(c.cold[ix(device), MEAN] * tired / part)
 
 
 @inlined

@@ -12,7 +12,6 @@ import numpy as np
 from model.compiled import inlined, kernel
 from model.cost.costs import (
     ACTIVE,
-    AFTER,
     BUFFER,
     HOLD,
     HOLD_PART,
@@ -22,6 +21,7 @@ from model.cost.costs import (
     REBUILT,
     SESSION,
     TWICE,
+    WAITED,
     WATTS,
     CostArrays,
 )
@@ -32,20 +32,17 @@ from model.cost.ledger import (
     BUSY,
     COMMUNICATE,
     COMPUTE,
-    COUNT,
     ENERGY,
     FRESH,
-    JOULES,
     MEMORY,
     OPENING,
     PASSED,
-    SECONDS,
     WAIT,
     WEIGHTS,
     Ledger,
 )
 from model.cost.message_time import attend_s, receive_s, turns_s, under_way_s
-from model.cost.rest import begins_rested, busy_after, kept_warm
+from model.cost.rest import begins_rested, busy_after
 from model.cost.seconds import seconds_of
 from model.mappings.arrays import Floats, GraphArrays, Ints, ix
 from model.mappings.lowering import Messages, Shards, alone, share_of
@@ -60,7 +57,6 @@ def spend(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger) ->
     out.account[:] = 0
     out.segments[:] = 0
     out.messages[:] = 0
-    out.chill[:] = 0
     out.since[:] = FRESH
     for task in range(len(g.size)):
         for shard in range(s.ptr[task], s.ptr[task + 1]):
@@ -98,7 +94,6 @@ def _enter(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger, t
         out.cold[ix(shard)] = out.rested[ix(shard)] == 1 or out.since[device] != FRESH
         if task < g.n_inputs + g.n_layers or _is_joined(g, s, task):
             out.segments[device] += 1
-            out.chill[device, COUNT] += out.cold[ix(shard)]
         out.since[device], out.spent[device] = shard, 0.0
         out.largest[device] = out.rebuilt[device] = out.relaid[device] = 0.0
 
@@ -144,10 +139,6 @@ def _compute(g: GraphArrays, s: Shards, c: CostArrays, out: Ledger, task: int, s
     out.spent[device] += seconds
     out.seconds[ix(shard)] = seconds
     busy_s = busy_after(c, device, before, seconds, rested, out.cold[ix(since)] == 1)
-    if c.cold[device, AFTER] > 0 and out.cold[ix(since)] == 1:
-        chill_s = busy_s - busy_after(c, device, before, seconds, rested, False)
-        out.chill[device, SECONDS] += chill_s
-        out.chill[device, JOULES] += chill_s * c.work[task, device, WATTS]
     a = out.account[device]
     a[COMPUTE] += seconds
     a[BUSY] += busy_s
@@ -218,7 +209,6 @@ def _communicate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Led
     out.messages[target] += 1
     if m.shard[row] < s.ptr[ix(g.n_inputs)] and out.since[source] >= 0:  # nothing is computed of an input alone
         out.segments[source] -= 1
-        out.chill[source, COUNT] -= out.cold[ix(out.since[source])]
     out.since[source] = -1 if m.shard[row] >= s.ptr[ix(g.n_inputs)] else FRESH
     out.account[source, COMMUNICATE] += seconds
     out.account[target, COMMUNICATE] += seconds
@@ -282,18 +272,16 @@ def join(m: Messages, out: Ledger, shard: int, device: int, free: float) -> floa
 
 @kernel()
 def settle(c: CostArrays, out: Ledger, latency: float) -> None:
-    """Energy of communication and waiting, and what hosts draw all the time, of a frame of so many seconds; less what
-    caches keep in its waits; resident memory (Eq. 4.9). For each device that takes part: it answers for all that its
-    host draws.
+    """Energy of communication and waiting, and what hosts draw all the time, of a frame of so many seconds; what waits
+    cost processors; resident memory (Eq. 4.9). For each device that takes part: it answers for all that its host draws.
     """
     for device in range(len(c.pool)):
-        a, chill = out.account[device], out.chill[device]
-        warm = kept_warm(c, device, (latency - a[COMPUTE]) / max(chill[COUNT], 1.0))
-        a[BUSY] -= warm * chill[SECONDS]
-        a[ENERGY] -= warm * chill[JOULES]
+        a = out.account[device]
         a[ENERGY] += (a[COMMUNICATE] + a[WAIT]) * c.communication_w[device]
         if a[COMPUTE] + a[COMMUNICATE] + a[ACTIVATIONS] > 0:
-            k = c.memory[device]
+            k, cold_s = c.memory[device], c.cold[device, WAITED] * max(latency - a[COMPUTE], 0.0)
+            a[BUSY] += cold_s
+            a[ENERGY] += cold_s * c.communication_w[device]
             a[ENERGY] += latency * c.idle_w[device]
             a[OPENING] -= a[WEIGHTS]
             a[MEMORY] += k[RANK] + out.segments[device] * k[SESSION] + above(a, k)

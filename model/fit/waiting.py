@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -48,11 +47,8 @@ SCALE = np.array([1.0, 1e-9, 1e-9, 1e-9])
 PACE, OFF = 0.03, 0.05
 """A processor is at one time so much faster than at another; so far are long segments off in any case."""
 KNEES = (0.0, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 16e-3)
-"""Seconds of a segment from which on rest saves no more, or cold caches cost no more. The least of these is taken that
-leaves only ``LITTLE`` more off than the best does: 0 where that explains little."""
-IDLE = (0.0, 2.5e-4, 1e-3, 4e-3, 16e-3)
-"""Seconds of a wait after which caches are half as cold as after a long one. The least is taken, as of ``KNEES``; 0:
-all are alike."""
+"""Seconds of a segment from which on rest saves no more. The least of these is taken that leaves only ``LITTLE`` more
+off than the best does: 0 where that explains little."""
 LITTLE = 0.03
 SAVED = 0.95
 """Of a segment's time, rest saves less than this part."""
@@ -73,9 +69,8 @@ class Waiting:
     rested_part: float = 0.0
     rested_s: float = 0.0
     wake_busy_s: float = 0.0
-    cold_part: float = 0.0
     cold_s: float = 0.0
-    cold_wait_s: float = 0.0
+    cold_part: float = 0.0
     crowded_s_per_byte: float = 0.0
 
     def rest_saves(self, time_s: float) -> float:
@@ -116,7 +111,7 @@ class Longer(NamedTuple):
     """A segment.
 
     run: its number; alone_s: what it takes alone; begins: whether it begins in the way that is asked for; idle_s: how
-    long its device waits before each that does; waits, came_bytes: whether it waits for messages, and bytes of these;
+    long its device has not computed before; waits, came_bytes: whether it waits for messages, and bytes of these;
     leaving_bytes: that leave while it is computed; crowded_bytes: of weights beside which others are read; error_s: how
     well it is known; time_s: what it takes
     """
@@ -134,16 +129,17 @@ class Longer(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """What segments take longer by what ``Longer`` has of their messages; by how they begin, ``part`` of the first
-    ``knee_s`` of what they take alone; ``wait_s``: after which wait it is half of that."""
+    """How segments take longer.
 
-    wake_s: float
-    wake_s_per_byte: float
-    attend_s_per_byte: float
-    crowded_s_per_byte: float
-    part: float
-    knee_s: float
-    wait_s: float
+    messages: by field of ``COSTS``; begins: by how they begin, for each of its columns; off, usual: what is left, and
+    how far most of that is; runs: how many, the paces of which ``off`` begins with
+    """
+
+    messages: dict[str, float]
+    begins: list[float]
+    off: Floats
+    usual: float
+    runs: int
 
 
 T = TypeVar("T")
@@ -185,8 +181,7 @@ def _longer(
                 sizes[message.sample].append(message.size_bytes)
         clocks = {name: Clock(network, units[name]) for name in {sample.device for sample in run.samples}}
         leaving, crowded = wires.leaving(run), crowded_bytes(network.weights, run.samples, wires.memories)
-        begun, means = begin(run, network.graph), means_s(run.samples)
-        idle = idle_s(was, begun)
+        begun, means, idle = begin(run, network.graph), means_s(run.samples), idle_s(was)
         scatter = {name: scatter_s([s for s in run.samples if s.device == name]) for name in clocks}
         for index, sample in enumerate(run.samples):
             alone_s, come = clocks[sample.device].seconds(sample.parts, divided), sizes[index]
@@ -195,7 +190,7 @@ def _longer(
                 run=number,
                 alone_s=alone_s,
                 begins=index in begun,
-                idle_s=idle[sample.device],
+                idle_s=idle[index],
                 waits=bool(come),
                 came_bytes=sum(come),
                 leaving_bytes=leaving[index],
@@ -207,13 +202,18 @@ def _longer(
     return found
 
 
-def idle_s(run: Run, begun: set[int]) -> dict[str, float]:
-    """Seconds of a frame in which each device does not compute, for each segment of its that is among the ``begun``."""
-    busy, count = defaultdict[str, float](float), defaultdict[str, int](int)
-    for index, (sample, time_s) in enumerate(zip(run.samples, means_s(run.samples), strict=True)):
-        busy[sample.device] += time_s
-        count[sample.device] += index in begun
-    return {device: max(run.time_s - busy[device], 0.0) / max(count[device], 1) for device in busy}
+def idle_s(run: Run) -> list[float]:
+    """Seconds before each segment in which its device has not computed, where frames follow one another; 0: unknown."""
+    found, means = [0.0] * len(run.samples), means_s(run.samples)
+    ends, firsts = dict[str, float](), dict[str, int]()
+    for index, sample in enumerate(run.samples):
+        if sample.begin_s is not None:
+            firsts.setdefault(sample.device, index)
+            found[index] = sample.begin_s - ends.get(sample.device, sample.begin_s)
+            ends[sample.device] = sample.begin_s + float(means[index])
+    for device, index in firsts.items():
+        found[index] = run.time_s - ends[device] + (run.samples[index].begin_s or 0.0)
+    return [max(each, 0.0) for each in found]
 
 
 def _of_processors(runs: Sequence[Run], units: Mapping[str, UnitCost]) -> list[tuple[Run, Run]]:
@@ -260,54 +260,54 @@ def _busier(rows: Sequence[Longer], part: float) -> dict[str, float]:
     """For how much longer a processor is at segments, as fields of ``Waiting``, by rows of it alone: kernel and MPI
     are at bytes elsewhere. part: of the time that computing takes, in which it is at it
     """
-    by_segment = [row._replace(came_bytes=0.0, leaving_bytes=0.0) for row in rows]
-    if not (found := _fitted(by_segment, rests=False)):
+    of = _columns([row._replace(came_bytes=0.0, leaving_bytes=0.0) for row in rows])
+    if _too_few(of):
         return {}
-    cold_s = part * found.part * found.knee_s
-    names = ("wake_busy_s", "cold_part", "cold_s", "cold_wait_s")
-    return dict(zip(names, (part * found.wake_s, found.part, cold_s, found.wait_s), strict=True))
+    cold = np.hstack([np.sqrt(of["alone_s"] * FAR_S), of["idle_s"]]) * of["begins"]
+    found = _fitted(of, cold)
+    often, waited = found.begins
+    wake_s = part * found.messages["wake_s"]
+    return {"wake_busy_s": wake_s, "cold_s": part * often**2 * FAR_S, "cold_part": part * waited}
 
 
 def _more(rows: Sequence[Longer]) -> dict[str, float]:
     """What segments take longer by messages that come, bytes that leave and weights that others read beside, and what
     those save that have waited, as fields of ``Waiting``; none where too few were seen."""
-    if not (found := _fitted(rows, rests=True)):
+    of = _columns(rows)
+    if _too_few(of):
         return {}
-    messages = {name: value for name, value in found._asdict().items() if name in COSTS}
-    return messages | {"rested_part": found.part, "rested_s": found.part * found.knee_s}
+    fits = {knee: _fitted(of, -np.minimum(of["alone_s"], knee) * of["begins"]) for knee in KNEES}
+    runs, usual = fits[KNEES[0]].runs, fits[KNEES[0]].usual
+    sound = {knee: found for knee, found in fits.items() if found.begins[0] < SAVED}
+    lost = {knee: loss(np.append(of.off[:runs], of.off[runs:] / usual)) for knee, of in sound.items()}
+    knee = next(knee for knee, off in lost.items() if off <= (1 + LITTLE) * min(lost.values()))
+    (saved,) = fits[knee].begins
+    return fits[knee].messages | {"rested_part": saved, "rested_s": saved * knee}
 
 
-def _fitted(rows: Sequence[Longer], rests: bool) -> Fitted | None:
-    """By least squares; None where too few were seen. Beside them the pace of each run is fitted, near 1 by ``PACE``.
-
-    rests: whether segments take less by how they begin; else they take longer, and the longer their device waits
-    """
+def _columns(rows: Sequence[Longer]) -> dict[str, Floats]:
+    """By field of ``Longer``, (n, 1) each."""
     table = np.array(rows, dtype=np.float64).reshape(-1, len(Longer._fields))
-    of = dict(zip(Longer._fields, np.split(table, table.shape[1], axis=1), strict=True))
-    messages = np.hstack([of[name] for name in COSTS.values()])
-    if np.count_nonzero(messages.any(axis=1)) < LEAST:
-        return None
+    return dict(zip(Longer._fields, np.split(table, table.shape[1], axis=1), strict=True))
+
+
+def _too_few(of: Mapping[str, Floats]) -> bool:
+    """Whether fewer segments have messages than tell something."""
+    return int(np.count_nonzero(np.hstack([of[name] for name in COSTS.values()]).any(axis=1))) < LEAST
+
+
+def _fitted(of: Mapping[str, Floats], begin: Floats) -> Fitted:
+    """By least squares. Beside them the pace of each run is fitted, near 1 by ``PACE``.
+
+    of: fields of ``Longer``, (n, 1) each; begin: what goes by how they begin, (n, ways)
+    """
     of_run = of["run"] == np.unique(of["run"])
     runs, error = of_run.shape[1], of["error_s"]
+    messages = np.hstack([of[name] for name in COSTS.values()]) * SCALE
+    seen = np.hstack([of_run * of["alone_s"], messages, begin]) / error
+    lines = np.vstack([np.eye(runs, seen.shape[1]) / PACE, seen])
     values = np.concatenate([np.full(runs, 1 / PACE), (of["time_s"] / error)[:, 0]])
-
-    @cache
-    def fit(knee: float, wait: float) -> tuple[Floats, float, Floats]:
-        waited = of["idle_s"] / (of["idle_s"] + wait) if wait else 1.0
-        begin = (-1 if rests else 1) * np.minimum(of["alone_s"], knee) * of["begins"] * waited
-        seen = np.hstack([of_run * of["alone_s"], messages * SCALE, begin]) / error
-        lines = np.vstack([np.eye(runs, seen.shape[1]) / PACE, seen])
-        x, usual = robust(lines, values, runs, FAR, LOST)
-        return x, usual, lines @ x - values
-
-    _, scale, _ = fit(KNEES[0], IDLE[0])
-
-    def simplest(choices: Sequence[tuple[float, float]]) -> tuple[float, float]:
-        sound = {choice: fit(*choice)[-1] for choice in choices if not rests or fit(*choice)[0][-1] < SAVED}
-        lost = {choice: loss(np.append(off[:runs], off[runs:] / scale)) for choice, off in sound.items()}
-        return next(choice for choice, off in lost.items() if off <= (1 + LITTLE) * min(lost.values()))
-
-    knee, _ = simplest([(knee, IDLE[0]) for knee in KNEES])
-    knee, wait = simplest([(knee, wait) for wait in (IDLE[:1] if rests else IDLE)])
-    x, *_ = fit(knee, wait)
-    return Fitted._make([*(SCALE * x[runs:-1]).tolist(), float(x[-1]), knee, wait])
+    x, usual = robust(lines, values, runs, FAR, LOST)
+    cost, begins = np.split(x[runs:], [len(SCALE)])
+    found = dict(zip(COSTS, (SCALE * cost).tolist(), strict=True))
+    return Fitted(found, begins.tolist(), lines @ x - values, usual, runs)

@@ -51,7 +51,7 @@ def easy(tmp_path_factory: pytest.TempPathFactory) -> str:
         }
         return {"frequency_hz": 1e6, "threads": threads, "layers": layers, "communication_w": 7.0, **memory}
 
-    body = {"format": "cleave-coefficients", "version": 7, "name": "easy", "calibrated": False, "provenance": "made up"}
+    body = {"format": "cleave-coefficients", "version": 8, "name": "easy", "calibrated": False, "provenance": "made up"}
     path = tmp_path_factory.mktemp("coefficients") / "easy.json"
     path.write_text(json.dumps({**body, "units": {"cpu": unit(4, 1.0), "gpu": unit(1, 2.0)}}))
     return str(path)
@@ -115,14 +115,14 @@ def test_a_host_whose_meter_told_draws_its_idle_watts_all_the_time_and_declared_
 
 @pytest.mark.parametrize("cost", [priced, lambda *of: simulated(*of).price])
 @pytest.mark.parametrize("rested", [0.0, 0.5])
-@pytest.mark.parametrize("wait_s", [0.0, 3e-3])
+@pytest.mark.parametrize("cold_part", [0.0, 0.01])
 def test_a_device_draws_its_watts_while_its_processor_is_at_it_rested_or_not(
-    graph: Graph, easy: str, tmp_path: Path, rested: float, wait_s: float, cost: Callable[..., Priced]
+    graph: Graph, easy: str, tmp_path: Path, rested: float, cold_part: float, cost: Callable[..., Priced]
 ) -> None:
-    """It has half of a processor, whose caches are cold where it begins, the colder the longer it has waited."""
+    """It has half of a processor, whose caches are cold where it begins, the colder the longer it waits."""
     body = json.loads(Path(easy).read_text())
-    body["units"]["cpu"] |= {"busy_part": 0.5, "wake_busy_s": 1e-4, "cold_part": 0.4, "cold_s": 3e-4}
-    body["units"]["cpu"] |= {"rested_part": rested, "rested_s": 1.0, "cold_wait_s": wait_s}
+    body["units"]["cpu"] |= {"busy_part": 0.5, "wake_busy_s": 1e-4, "cold_s": 1e-4, "cold_part": cold_part}
+    body["units"]["cpu"] |= {"rested_part": rested, "rested_s": 1.0}
     (tmp_path / "half.json").write_text(json.dumps(body))
     platform = cluster(str(tmp_path / "half.json"))
     alone = cost(graph, platform, Mapping.whole(graph, [1, 1, 1]))
@@ -131,10 +131,11 @@ def test_a_device_draws_its_watts_while_its_processor_is_at_it_rested_or_not(
     found = cost(graph, platform, Mapping.whole(graph, [0, 2, 2]))
     assert found.account[:, COMPUTE] == pytest.approx([(1 - rested) * LAYER, 0, 2 * (1 - rested) * LAYER])
     idle_s = found.latency_s - found.account[:, COMPUTE]
-    first, _, last = idle_s / (idle_s + wait_s)
-    assert 0 < last <= 1
-    assert found.account[:, BUSY] == pytest.approx([(1 + 0.4 * first) * 0.5 * LAYER, 0, LAYER + 3e-4 * last + 1e-4])
-    assert found.account[2, ENERGY] == pytest.approx((LAYER + 3e-4 * last) * 3.0 + (MESSAGE + 1e-4) * 7.0)
+    assert (idle_s > 0).all()
+    often_s, (first_s, _, last_s) = np.sqrt(1e-4 * np.array([0.5, 1.0]) * LAYER), cold_part * idle_s
+    busy_s = [0.5 * LAYER + often_s[0] + first_s, 0, LAYER + often_s[1] + last_s + 1e-4]
+    assert found.account[:, BUSY] == pytest.approx(busy_s)
+    assert found.account[2, ENERGY] == pytest.approx((LAYER + often_s[1]) * 3.0 + (MESSAGE + last_s + 1e-4) * 7.0)
 
 
 @pytest.mark.parametrize("cost", [priced, lambda *of: simulated(*of).price])
