@@ -29,7 +29,7 @@ from dse.settings import Settings
 from dse.units import many
 from model.cluster import coefficients
 from model.cluster.platform import Platform
-from model.cost.confidence import of_mapping
+from model.cost.confidence import Expected, of_mapping
 from model.cost.costs import CostArrays, in_vectors, whole_s
 from model.cost.costs import costs as cost_arrays
 from model.mappings.arrays import arrays
@@ -73,7 +73,7 @@ class Shipped:
     point: int
     mapping: Mapping
     verification: Verification | None = None
-    expected_error: float | None = None
+    expected_error: Expected | None = None
     failed: bool = False
 
 
@@ -293,7 +293,7 @@ def _summary_of(point: Shipped, front: Front) -> dict[str, Any]:
         "point": point.point,
         "predicted": {name: float(predicted[point.point, k]) for k, name in enumerate(OBJECTIVES)},
         **({} if front.measured is None else {"measured": results.known(front.measured[point.point])}),
-        "expected_error": point.expected_error,
+        "expected_error": point.expected_error and asdict(point.expected_error),
         "ranks": len(point.mapping.devices),
         "verified": None if found is None else {"passed": found.passed, "error": found.error},
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from dse.settings import Settings
 from dse.units import UNITS, many, shown
 from model.cluster import coefficients
 from model.cluster.platform import Platform
-from model.cost.confidence import untold
+from model.cost.confidence import Expected, untold, worst
 from model.mappings.mapping import extent
 from model.network import boxes
 from model.network.graph import Graph
@@ -146,10 +147,11 @@ def warn_rounded(console: Console, graph: Graph, cluster: Platform) -> None:
              "passed on is float32.")  # fmt: skip
 
 
-def warn_expected(console: Console, cluster: Platform, error: float | None) -> None:
-    """How far times may be off: as calibration found, or nobody knows."""
+def warn_expected(console: Console, cluster: Platform, error: Expected | None) -> None:
+    """How far predictions may be off: as calibration found, or nobody knows."""
     if error is not None:
-        line(console, f"Times are expected to be off by {error:.1%}, as calibration found.")
+        each = ", ".join(f"{what} by {off:.1%}" for what, off in asdict(error).items() if off is not None)
+        line(console, f"Expected to be off, as calibration found: {each}.")
     warn_uncalibrated(console, cluster)
 
 
@@ -169,8 +171,7 @@ def outcome(console: Console, found: Outcome, cluster: Platform, generations: in
         _closed(console, found.closed)
     for objective, known in found.proven.items():
         line(console, ("as predicted: " if found.closed else "") + proven_line(objective, known))
-    errors = [s.expected_error for s in found.shipped if s.expected_error is not None]
-    warn_expected(console, cluster, max(errors, default=None))
+    warn_expected(console, cluster, worst(s.expected_error for s in found.shipped))
     share = front.scoring_s / front.search_s
     line(console, f"{front.evaluated} mappings in {front.search_s:.1f} s, {share:.0%} of it decode + lower + price; "
          f"{many(len(front.genes), 'point')} on the front")  # fmt: skip

@@ -30,7 +30,7 @@ def body(lab: Lab, found: Measured, made: Result, tests: Sequence[Tried] = ()) -
         "samples": str(lab.store.path),
         "types": [_type(lab, found, made, type_) for type_ in found.types],
         "links": made.links and asdict(made.links),
-        "together": [{**asdict(each), "error": each.error, "period_error": each.period_error} for each in tests],
+        "together": [_together(each) for each in tests],
         "apart": found.apart,
     }
 
@@ -51,9 +51,15 @@ def _type(lab: Lab, found: Measured, made: Result, type_: Type) -> dict[str, Any
     }  # fmt: skip
 
 
+def _together(test: Tried) -> dict[str, Any]:
+    figures = [{**figure._asdict(), "error": figure.error} for figure in test.figures]
+    return {"network": test.network, "devices": test.devices, "messages": test.messages, "figures": figures}
+
+
 def _network(run: Run, unit: UnitCost) -> dict[str, Any]:
     error = unit.frame_error(run.network)
-    return {"network": run.network, "device": run.device, "latency_s": run.time_s, "expected_error": error}
+    return {"network": run.network, "device": run.device, "latency_s": run.time_s,
+            "expected_error": error and asdict(error)}  # fmt: skip
 
 
 def calibrated(
@@ -68,7 +74,7 @@ def calibrated(
     headers = ["device", "network", "alone\nms", "fitted", "held\nout", "frame", "memory", "expected"]
     rows = [
         [row["device"], row["network"], f"{row['latency_s'] * 1e3:.2f}",
-         *_errors(type_["residuals"][row["device"]], row["network"]), _percent(row["expected_error"])]
+         *_errors(type_["residuals"][row["device"]], row["network"]), _percent(row["expected_error"]["latency"])]
         for type_ in body(lab, found, made)["types"]
         for row in type_["networks"]
     ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ COSTLIEST = 10
 
 def price_body(graph: Graph, cluster: Platform, found: Priced) -> dict[str, Any]:
     """``dse price --json``."""
+    error = expected_error(graph, cluster, found)
     return {
         "latency_s": found.latency_s,
         "period_s": found.period_s,
@@ -31,7 +33,7 @@ def price_body(graph: Graph, cluster: Platform, found: Priced) -> dict[str, Any]
         "fits": found.fits,
         "messages": int(found.messages.out_ptr[len(found.shards.device)]),
         "calibrated": not show.uncalibrated(cluster),
-        "expected_error": expected_error(graph, cluster, found),
+        "expected_error": error and asdict(error),
         "devices": found.devices(cluster),
         "layers": layer_costs(graph, cluster, found),
     }

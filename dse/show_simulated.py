@@ -11,6 +11,7 @@ from dse import show, show_price
 from dse.evaluation import OBJECTIVES
 from dse.units import UNITS, shown
 from model.cluster.platform import Platform
+from model.cost.confidence import Expected
 from model.cost.links import links
 from model.simulator.bounds import (
     ALL,
@@ -75,7 +76,7 @@ class Look:
     gains: list[Gain]
     predicted: Bench
     measured: Bench | None = None
-    expected_error: float | None = None
+    expected_error: Expected | None = None
 
     @property
     def links(self) -> list[dict[str, Any]]:
@@ -95,7 +96,7 @@ def body(look: Look) -> dict[str, Any]:
         "memory_bytes": price.memory_bytes,
         "fits": price.fits,
         "calibrated": not show.uncalibrated(look.platform),
-        "expected_error": look.expected_error,
+        "expected_error": look.expected_error and asdict(look.expected_error),
         "analytical": {"latency_s": analytical.latency_s, "period_s": analytical.period_s},
         "devices": look.found.devices(look.platform),
         "links": look.links,

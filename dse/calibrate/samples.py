@@ -90,23 +90,22 @@ class Store:
         self.add(HOSTS, {"hosts": hosts})
 
     def _read(self) -> list[dict[str, Any]]:
-        """What is there. A last line that a crash has cut short is taken away."""
+        """What is there. A last line that a crash has cut short is taken away, from what a calibration has written."""
         whole, _, rest = self._file.read().rpartition(b"\n")
-        if rest:
-            self._file.truncate(len(whole) + bool(whole))
         lines = [self._parsed(number, line) for number, line in enumerate(whole.splitlines(), 1)]
-        if not lines:
-            self._write(HEAD)
-            return []
-        if lines[0] != HEAD:
+        if not (lines[:1] == [HEAD] or (not lines and _as_line(HEAD).encode().startswith(rest))):
             raise CleaveError(
                 f"{self.path}: is no {HEAD['format']} of version {HEAD['version']}; calibrate into another folder"
             )
+        if rest:
+            self._file.truncate(len(whole) + bool(whole))
+        if not lines:
+            self._write(HEAD)
         return lines[1:]
 
     def _write(self, body: dict[str, Any]) -> None:
         try:
-            add_line(self._file, json.dumps(body, separators=(",", ":")))
+            add_line(self._file, _as_line(body))
         except OSError as error:
             raise CleaveError(f"{self.path}: cannot be written: {error.strerror}") from error
 
@@ -118,6 +117,10 @@ class Store:
         except ValueError:
             pass
         raise CleaveError(f"{self.path}:{number}: is no line that a calibration writes; remove it, or the file")
+
+
+def _as_line(body: dict[str, Any]) -> str:
+    return json.dumps(body, separators=(",", ":"))
 
 
 @contextmanager

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from statistics import fmean
 from typing import NamedTuple
 
@@ -12,14 +12,15 @@ import numpy as np
 from dse.calibrate.command import Lab, Measured
 from dse.calibrate.measure import WARMUP, Job
 from dse.calibrate.results import Result
-from model.cluster.coefficients import Coefficients, UnitCost
+from model.cluster.coefficients import Coefficients, FrameError, UnitCost
 from model.cluster.platform import Platform
+from model.cost.ledger import BUSY
 from model.cost.samples import Run
 from model.simulator.simulated import simulated
 
 
 class Figure(NamedTuple):
-    """A time that was predicted and measured."""
+    """A time that was predicted and measured. what: a field of ``FrameError``"""
 
     what: str
     predicted_s: float
@@ -33,37 +34,16 @@ class Figure(NamedTuple):
 
 @dataclass(frozen=True)
 class Tried:
-    """A network on several devices. messages: of a frame
+    """A network on several devices, simulated, and measured in the mean of all turns.
 
-    predicted_s, measured_s: of a frame alone, simulated, and measured in the mean of all turns; predicted_period_s,
-    measured_period_s: of a stream, None where there was none
+    messages: of a frame; figures: of a frame alone, of a stream if there was one, and of what processors computed if
+    they told
     """
 
     network: str
     devices: int
     messages: int
-    predicted_s: float
-    measured_s: float
-    predicted_period_s: float | None = None
-    measured_period_s: float | None = None
-
-    @property
-    def error(self) -> float:
-        """Relative; less than 0 where it takes longer than predicted."""
-        return self.figures[0].error
-
-    @property
-    def period_error(self) -> float | None:
-        """The same of the stream."""
-        return self.figures[1].error if len(self.figures) > 1 else None
-
-    @property
-    def figures(self) -> list[Figure]:
-        """Of a frame alone, and of the stream if there was one."""
-        alone = Figure("latency", self.predicted_s, self.measured_s)
-        if self.predicted_period_s is None or self.measured_period_s is None:
-            return [alone]
-        return [alone, Figure("period", self.predicted_period_s, self.measured_period_s)]
+    figures: tuple[Figure, ...]
 
 
 def tried(lab: Lab, found: Measured, calibrated: Platform) -> list[Tried]:
@@ -73,18 +53,18 @@ def tried(lab: Lab, found: Measured, calibrated: Platform) -> list[Tried]:
 
 def _tried(runs: Sequence[Run], job: Job, calibrated: Platform) -> Tried:
     periods = [run.period_s for run in runs if run.period_s is not None]
+    computed = [sum(run.busy_s) for run in runs if run.busy_s]
     stream, frames = bool(periods), len(runs[0].latencies_s)
     graph, mapping = job.subject.cnn.graph, job.design.mapping
     found = simulated(graph, calibrated, mapping, frames if stream else 1, WARMUP if stream else 0).price
-    return Tried(
-        network=graph.name,
-        devices=len(runs[0].ranks),
-        messages=len(runs[0].arrivals),
-        predicted_s=found.latency_s,
-        measured_s=fmean(run.time_s for run in runs),
-        predicted_period_s=found.period_s if stream else None,
-        measured_period_s=fmean(periods) if stream else None,
-    )
+    predicted = (found.latency_s, found.period_s, float(found.account[:, BUSY].sum()))
+    measured = ([run.time_s for run in runs], periods, computed)
+    figures = [
+        Figure(each.name, said, fmean(seen))
+        for each, said, seen in zip(fields(FrameError), predicted, measured, strict=True)
+        if seen
+    ]
+    return Tried(graph.name, len(runs[0].ranks), len(runs[0].arrivals), tuple(figures))
 
 
 def corrected(made: Result, tests: Sequence[Tried], apart: float) -> Result:
@@ -99,8 +79,12 @@ def _corrected(found: Coefficients, tests: Sequence[Tried], apart: float) -> Coe
 
 
 def _told(unit: UnitCost, tests: Sequence[Tried], apart: float) -> UnitCost:
-    off: dict[str, list[float]] = {network: [alone] for network, alone in unit.frame_errors.items()}
+    off = {name: {what: [alone] for what, alone in asdict(error).items()} for name, error in unit.frame_errors.items()}
     for test in tests:
-        if test.network in off:
-            off[test.network] += [abs(figure.error) for figure in test.figures]
-    return replace(unit, frame_errors={net: float(np.hypot(np.mean(errors), apart)) for net, errors in off.items()})
+        for figure in test.figures if test.network in off else ():
+            off[test.network][figure.what].append(abs(figure.error))
+    return replace(unit, frame_errors={name: _mean(errors, apart) for name, errors in off.items()})
+
+
+def _mean(errors: Mapping[str, Sequence[float]], apart: float) -> FrameError:
+    return FrameError(**{what: float(np.hypot(np.mean(each), apart)) for what, each in errors.items()})

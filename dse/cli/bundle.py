@@ -34,6 +34,7 @@ from dse.replan import Found, Role
 from dse.saved import FRONT, Saved
 from dse.units import UNITS, many, shown
 from model.cluster.platform import Platform
+from model.cost.confidence import of_mapping
 from model.mappings.mapping import Mapping
 from model.mappings.planning import seat
 from runtime.deploy.parcel import area
@@ -243,7 +244,7 @@ def _replanned(
     form = replace(bundles.read_bundle(found)[1], note=role.note(best.point))
     out = _beside(bundle) / role.place
     made = shelf.put(out, cnn, left, best.mapping, form)
-    show.warn_uncalibrated(shelf.say, left)
+    show.warn_expected(shelf.say, left, of_mapping(cnn.graph, left, best.mapping))
     note = form.note | {"from": str(bundle), "predicted": best.value}
     return made, {"bundle": str(out), "replanned": note}
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import MISSING, astuple, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from model.cluster import records
@@ -83,6 +84,16 @@ class Kernel:
 
 
 @dataclass(frozen=True)
+class FrameError:
+    """Relative errors to expect of what is told of a network: of its latency, of its period, and of the seconds that
+    processors compute, which energy goes with."""
+
+    latency: float
+    period: float
+    computing: float
+
+
+@dataclass(frozen=True)
 class UnitCost:
     """One unit (a CPU or a GPU).
 
@@ -129,7 +140,8 @@ class UnitCost:
     caches: what layers that were not measured save in networks with quick frames
     relayout_s_per_byte: that a convolution saves where what it reads has its layout (``model.network.relayout``)
     memory_segment_bytes, memory_layer_bytes: of each session, and of each layer or part of one, whatever it holds
-    frame_errors: by network that was measured, relative error to expect of a frame
+    frame_errors: by network that was measured, what to expect of its frames
+    memory_error: relative error to expect of resident memory; None: unknown
     idle_w:  what the unit's host draws all the time, a part of every ``power_w``; None: unknown
     send_j_per_byte, receive_j_per_byte: energy of a byte sent and received, on top of what the time of it takes
     """
@@ -154,7 +166,8 @@ class UnitCost:
     kernels: dict[str, Kernel] = field(default_factory=dict)
     gains: dict[str, float] = field(default_factory=dict)
     gain_parts: dict[str, float] = field(default_factory=dict)
-    frame_errors: dict[str, float] = field(default_factory=dict)
+    frame_errors: dict[str, FrameError] = field(default_factory=dict)
+    memory_error: float | None = None
     idle_w: float | None = None
     send_j_per_byte: float = 0.0
     receive_j_per_byte: float = 0.0
@@ -184,11 +197,12 @@ class UnitCost:
     relayout_s_per_byte: float = 0.0
     caches: Caches = COLD
 
-    def frame_error(self, network: str) -> float | None:
-        """Relative error to expect of a frame of layers that were measured; None: unknown. Of a network that has no
-        such error of its own it is the mean of the others."""
-        usual = sum(self.frame_errors.values()) / len(self.frame_errors) if self.frame_errors else None
-        return self.frame_errors.get(network, usual)
+    def frame_error(self, network: str) -> FrameError | None:
+        """What to expect of a frame of layers that were measured; None: unknown. Of a network of which nothing is known
+        it is the mean of the others."""
+        if network in self.frame_errors or not self.frame_errors:
+            return self.frame_errors.get(network)
+        return FrameError(*map(fmean, zip(*map(astuple, self.frame_errors.values()), strict=True)))
 
     def held(self, kind: str) -> float:
         """Resident bytes a byte of weights of a kind, or of parts of it: as of the whole where that is not known."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from model.cluster.coefficients import UnitCost
+from model.cluster.coefficients import FrameError, UnitCost
 from model.cost.samples import Footing, Run
 from model.cost.segment_time import Network, predict
 from model.fit.kinds import fit_kinds, measured
@@ -85,7 +85,7 @@ def fit(
     unit, memory = fit_memory(ranks, replace(unit, busy_part=_busy_part(runs), step_s=_step_s(runs)))
     kinds = {kind: cost.error for kind, cost in unit.layers.items() if cost.error is not None}
     report = Report(sum(len(run.samples) for run in runs), found, kinds, memory, paces(networks, runs, unit))
-    return Fitted(replace(unit, frame_errors=_expected(found)), report)
+    return Fitted(replace(unit, frame_errors=_expected(found), memory_error=memory), report)
 
 
 def _check(graphs: Mapping[str, Graph], runs: Sequence[Run]) -> None:
@@ -128,6 +128,7 @@ def _busy_part(runs: Sequence[Run]) -> float | None:
     return median(told) if told else None
 
 
-def _expected(found: Mapping[str, Score]) -> dict[str, float]:
-    """By network, the error of a frame to expect, held out where that could be."""
-    return {name: score.fitted if score.frame is None else score.frame for name, score in found.items()}
+def _expected(found: Mapping[str, Score]) -> dict[str, FrameError]:
+    """By network, what to expect of a frame on one device, held out where that could be."""
+    errors = {name: score.fitted if score.frame is None else score.frame for name, score in found.items()}
+    return {name: FrameError(error, error, error) for name, error in errors.items()}

@@ -53,7 +53,7 @@ from model.mappings.mapping import Mapping
 from model.network.graph import Graph
 from model.simulator.simulated import play
 from runtime.bench import TRIES, WARMUP, Bench, bench
-from tests.campaign.accuracy import MODELS, OF, PACED, Row, draw_plot, misses, promises, table, together
+from tests.campaign.accuracy import EXPECTED, MODELS, OF, PACED, Row, draw_plot, misses, promises, table, together
 from tests.campaign.drawings import ALONE, Drawing, alone
 from tests.campaign.login import add_login, login, login_words
 from tests.command import done
@@ -126,9 +126,10 @@ def predicted(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int, pace:
         MODELS[2]: _figures(thesis(cnn.graph, platform, mapping)),
         PACED: _simulated(cnn.graph, _slowed(cnn, platform, pace), mapping, frames) if paced else [math.nan] * len(OF),
     }
-    expected = expected_error(cnn.graph, platform, analytical)
-    said = {f"{model}_{of}": x for model, figures in found.items() for of, x in zip(OF, figures, strict=True)}
-    return said | {"expected": math.nan if expected is None else expected}
+    if expected := expected_error(cnn.graph, platform, analytical):
+        memory = math.nan if expected.memory is None else expected.memory
+        found[EXPECTED] = [expected.latency, expected.period, memory, expected.energy]
+    return {f"{model}_{of}": x for model, figures in found.items() for of, x in zip(OF, figures, strict=True)}
 
 
 def _simulated(graph: Graph, platform: Platform, mapping: Mapping, frames: int) -> list[float]:

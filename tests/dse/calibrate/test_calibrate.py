@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import asdict, fields
 from itertools import pairwise
 from math import hypot
 from pathlib import Path
@@ -26,6 +27,7 @@ from dse.calibrate.design import IN_PARTS, WHOLE
 from dse.calibrate.samples import RUN, opened
 from dse.calibrate.turns import TURNS, settled
 from model.cluster import coefficients
+from model.cluster.coefficients import FrameError
 from model.cluster.platform import Platform
 from model.cost import priced as prices
 from model.cost.samples import Run, Sample
@@ -190,15 +192,20 @@ def test_predictions_expect_to_be_off_by_what_one_device_was_held_out_and_severa
     body = json.loads(done(*CALIBRATE, "--json"))
     (type_,) = body["types"]
     alone = type_["residuals"]["a_cpu0"]["networks"]["six"]["frame"]
-    errors = [test[what] for test in body["together"] for what in ("error", "period_error")]
-    assert len(errors) > 2
-    assert errors.count(None) == len(errors) // 2 - 1  # one of the runs had a stream
-    off = fmean([alone, *(abs(error) for error in errors if error is not None)])
-    expected = hypot(off, body["apart"])
+    figures = [figure for test in body["together"] for figure in test["figures"]]
+    whats = [field.name for field in fields(FrameError)]
+    errors = {what: [abs(f["error"]) for f in figures if f["what"] == what] for what in whats}
+    assert len(errors["latency"]) == len(errors["computing"]) > 1
+    assert len(errors["period"]) == 1  # one of the runs had a stream
+    expected = {what: hypot(fmean([alone, *each]), body["apart"]) for what, each in errors.items()}
     assert body["apart"] == pytest.approx(fmean(abs(now / before - 1) for before, now in twice()))
     assert [row["expected_error"] for row in type_["networks"]] == [pytest.approx(expected)]
-    assert coefficients.load("out/a.json").unit("cpu").frame_errors == {"six": pytest.approx(expected)}
-    assert f"Times are expected to be off by {expected:.1%}, as calibration found.\n" in priced(Path("out/p.txt"))
+    unit = coefficients.load("out/a.json").unit("cpu")
+    assert asdict(unit.frame_errors["six"]) == pytest.approx(expected)
+    assert unit.memory_error == type_["residuals"]["a_cpu0"]["memory"]
+    times = "latency by {latency:.1%}, energy by {computing:.1%}, memory by {memory:.1%}, period by {period:.1%}."
+    said = " ".join(priced(Path("out/p.txt")).split())
+    assert f"Expected to be off, as calibration found: {times.format(memory=unit.memory_error, **expected)}" in said
 
 
 @pytest.mark.mpi
@@ -214,7 +221,8 @@ def test_of_two_runs_on_several_devices_both_count(finished: Path, here: Path) -
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     told = json.loads(done(*CALIBRATE, "--json"))["together"]
     assert len(told) == len(turns()) > 1
-    assert [each["measured_s"] for each in told] == [pytest.approx(1050)] * len(told)
+    measured_s = [figure["measured_s"] for each in told for figure in each["figures"] if figure["what"] == "latency"]
+    assert measured_s == [pytest.approx(1050)] * len(told)
 
 
 @pytest.mark.mpi
@@ -356,7 +364,7 @@ def test_a_run_on_several_devices_that_was_disturbed_is_run_once_more_and_does_n
     told = json.loads(done(*CALIBRATE, "--json"))["together"]
     made = [run for run in kept() if run.what == what]
     assert len(made) == TURNS + 1
-    assert max(test["measured_s"] for test in told) < 100
+    assert max(figure["measured_s"] for test in told for figure in test["figures"]) < 100
     done(*CALIBRATE)
     assert [run for run in kept() if run.what == what] == made
 

@@ -76,6 +76,9 @@ def test_nobody_else_writes_meanwhile(file: Path) -> None:
     ("text", "sentence"),
     [
         ("mine\n", ":1: is no line that a calibration writes"),
+        ("mine\nand no end", ":1: is no line that a calibration writes"),
+        ("mine", "is no cleave-samples of version 2; calibrate into another folder"),
+        ('{"format":"cleave-samples","version":1}\n{"kind', "is no cleave-samples of version 2"),
         (
             '{"format":"cleave-samples","version":1}\n',
             "is no cleave-samples of version 2; calibrate into another folder",

@@ -152,7 +152,10 @@ KERNEL = {"op": "Conv", "whole_s": 1e-3, "splits": {"1": [1e-4, 9e-4]}, "error":
             r"units.cpu.caches: held must be at most 1 and fade_s more than 0$",
         ),
         (put({"fade_s": 0}, "units", "cpu", "caches"), r"cpu.caches: held must be at most 1 and fade_s more than 0$"),
-        (put({"tiny": "small"}, "units", "cpu", "frame_errors"), rf"frame_errors.tiny: {NUMBER} 'small'$"),
+        (
+            put({"tiny": {"latency": "small", "period": 0.1, "computing": 0.1}}, "units", "cpu", "frame_errors"),
+            rf"frame_errors.tiny.latency: {NUMBER} 'small'$",
+        ),
         (put([], "measured"), r"^mine.json: measured: must be an object, not \[\]$"),
     ],
 )
@@ -186,7 +189,8 @@ def test_a_calibrated_set_is_written_as_it_is_read() -> None:
     whole["units"]["cpu"] |= {"kernels": {"Conv-0123": KERNEL}, "gains": {"Conv-0123>Relu-4567": 1e-6}}
     whole["units"]["cpu"] |= {"gain_parts": {"conv>activation": 0.5}}
     whole["units"]["cpu"] |= {
-        "frame_errors": {"tiny": 0.05},
+        "frame_errors": {"tiny": {"latency": 0.05, "period": 0.06, "computing": 0.07}},
+        "memory_error": 0.01,
         "idle_w": 2.5,
         "send_j_per_byte": 1e-9,
         "rested_part": 0.4,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
 
 from model.cluster import coefficients
-from model.cluster.coefficients import Kernel, UnitCost
+from model.cluster.coefficients import FrameError, Kernel, UnitCost
 from model.cluster.platform import Platform
-from model.cost.confidence import FEW, expected_error, of_mapping, untold
+from model.cost.confidence import FEW, Expected, expected_error, of_mapping, untold, worst
 from model.cost.priced import priced
 from model.mappings.mapping import Mapping
 from model.network.graph import Graph
@@ -20,7 +20,8 @@ from model.network.layer_kinds import kind
 from model.network.signature import signature
 from tests.tiny_cnn import graph_of, platform, six_layers
 
-MEASURED, REGRESSED = 0.04, 0.2
+MEASURED, PERIOD, COMPUTING, MEMORY, REGRESSED = 0.04, 0.05, 0.06, 0.01, 0.2
+FRAMES = FrameError(MEASURED, PERIOD, COMPUTING)
 
 
 @pytest.fixture
@@ -36,8 +37,13 @@ def calibrated(tmp_path: Path, graph: Graph, cluster: Platform, known: int, cali
         layers = {k: replace(cost, macs_per_cycle=1e30, overhead_s=1e-3, error=REGRESSED)
                   for k, cost in unit.layers.items()}  # fmt: skip
         kernels = {signature(graph, layer): Kernel(layer.op, 1e-3) for layer in graph.layers[:known]}
+        others = FrameError(*(3 * error for error in astuple(FRAMES)))
         return replace(
-            unit, layers=layers, kernels=kernels, frame_errors={graph.name: MEASURED, "another": 3 * MEASURED}
+            unit,
+            layers=layers,
+            kernels=kernels,
+            frame_errors={graph.name: FRAMES, "another": others},
+            memory_error=MEMORY,
         )
 
     path = tmp_path / f"{known}.json"
@@ -46,11 +52,14 @@ def calibrated(tmp_path: Path, graph: Graph, cluster: Platform, known: int, cali
     return replace(cluster, devices=tuple(replace(d, coefficients=str(path)) for d in cluster.devices))
 
 
-def together(graph: Graph, known: int, error: float) -> float:
+def together(graph: Graph, known: int, error: float) -> Expected:
     """Of six layers of a millisecond, so many measured: frames are off, and layers of a kind that were not measured
     are together, kinds by themselves."""
     others = Counter(kind(graph, layer) for layer in graph.layers[known:])
-    return math.hypot(6 * MEASURED, *(count * error for count in others.values())) / 6
+    latency, period, computing = (
+        math.hypot(6 * frame, *(count * error for count in others.values())) / 6 for frame in astuple(FRAMES)
+    )
+    return Expected(latency, computing, MEMORY, period)
 
 
 @pytest.mark.parametrize("known", [0, 2, 6])
@@ -58,8 +67,23 @@ def test_the_error_is_that_of_the_layers_by_their_time(tmp_path: Path, graph: Gr
     cluster, mapping = platform(2), Mapping.whole(graph, [0, 1, 0, 1, 0, 1])
     cluster = calibrated(tmp_path, graph, cluster, known)
     found = expected_error(graph, cluster, priced(graph, cluster, mapping))
-    assert found == pytest.approx(together(graph, known, REGRESSED))
+    assert found
+    assert astuple(found) == pytest.approx(astuple(together(graph, known, REGRESSED)))
     assert of_mapping(graph, cluster, mapping) == found
+
+
+def test_of_a_network_that_was_not_measured_frames_are_off_as_of_the_others(tmp_path: Path, graph: Graph) -> None:
+    cluster = calibrated(tmp_path, graph, platform(2), 6)
+    found = of_mapping(replace(graph, name="unseen"), cluster, Mapping.whole(graph, [0] * 6))
+    assert found
+    assert astuple(found) == pytest.approx((2 * MEASURED, 2 * COMPUTING, MEMORY, 2 * PERIOD))
+
+
+def test_the_worst_is_that_of_each_by_itself() -> None:
+    unknown = Expected(0.3, 0.1, None, 0.1)
+    assert worst([Expected(0.1, 0.2, 0.3, 0.4), None, unknown]) == Expected(0.3, 0.2, 0.3, 0.4)
+    assert worst([unknown]) == unknown
+    assert worst([None]) is None
 
 
 def test_of_figures_that_nobody_measured_no_error_is_known(tmp_path: Path, graph: Graph) -> None:
@@ -84,6 +108,7 @@ def test_layers_unlike_all_that_was_measured_are_told(tmp_path: Path, graph: Gra
     unlike = dict.fromkeys(op for op in ops[known:] if op not in ops[:known])
     assert untold(graph, cluster) == tuple(unlike)
     error = expected_error(graph, cluster, priced(graph, cluster, mapping))
-    assert error == (None if unlike else pytest.approx(together(graph, known, FEW)))
+    assert (error is None) == bool(unlike)
+    assert not error or astuple(error) == pytest.approx(astuple(together(graph, known, FEW)))
     assert untold(graph, cluster.by_paper()) == ()  # equations that know of no layer that was measured
     assert untold(graph, platform(2)) == ()  # of figures that nobody measured all is unknown, and another line says so

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ from onnx import ModelProto
 
 from codegen.zoo import cached
 from model.cluster import coefficients
-from model.cluster.coefficients import MOST_GAINED, Kernel, UnitCost
+from model.cluster.coefficients import MOST_GAINED, FrameError, Kernel, UnitCost
 from model.cost.samples import Footing, PartOf, Run, Sample
 from model.cost.segment_time import Clock, Network
 from model.fit.energy import Metered, with_power
@@ -152,7 +152,7 @@ def test_a_known_device_is_found_again(graph: Graph, vector: int) -> None:
     assert found.unit.joins == pytest.approx(known.joins, rel=1e-2)
     assert found.unit.relayout_s_per_byte == pytest.approx(known.relayout_s_per_byte, rel=5e-2)
     assert worst(graph, found.unit, known) < 1e-2
-    assert found.unit.frame_errors[graph.name] == pytest.approx(0, abs=5e-3)
+    assert astuple(found.unit.frame_errors[graph.name]) == pytest.approx((0, 0, 0), abs=5e-3)
     assert found.report.networks[graph.name].fitted < 5e-3
 
 
@@ -189,7 +189,8 @@ def test_noise_is_averaged_out_and_told(graph: Graph) -> None:
     assert 0.002 < score.fitted < 0.03
     assert score.held_out is not None
     assert 0.002 < score.held_out < 0.05
-    assert found.unit.frame_errors == {graph.name: score.frame}
+    assert found.unit.frame_errors == {graph.name: FrameError(*[score.frame] * 3)}
+    assert found.unit.memory_error == found.report.memory
     assert all(kernel.error is not None and 0.005 < kernel.error < 0.1 for kernel in found.unit.kernels.values())
 
 
