@@ -47,11 +47,12 @@ def expected_error(graph: Graph, platform: Platform, found: Priced) -> Expected 
     themselves. Energy is as far off as what processors compute.
     """
     first, s, units = found.g.n_inputs, found.shards, _units(platform)
+    frames = [unit.frame_error(graph.name) for unit in units]
     frames_s, kinds_s, total_s = np.zeros(len(fields(FrameError))), defaultdict[str, float](float), 0.0
     for layer in graph.layers:
         rows = slice(s.ptr[first + layer.index], s.ptr[first + layer.index + 1])
         for device, seconds in zip(s.device[rows], found.ledger.seconds[rows], strict=True):
-            frame, error = units[device].frame_error(graph.name), _error(graph, layer, units[device])
+            frame, error = frames[device], _error(graph, layer, units[device])
             if frame is None or error is None:
                 return None
             frames_s += float(seconds) * np.array(astuple(frame))

@@ -65,6 +65,16 @@ def claimed(c: CostArrays, device: int, seconds: float, rested: bool, cold: bool
 
 
 @inlined
+def most_chilled(c: CostArrays, device: int, seconds: float, segments: int) -> float:
+    """At least what so many segments claim that take so long in all and whose caches are cold: a geometric mean is no
+    more than the mean."""
+    cold_s, part = c.cold[ix(device), MEAN], c.busy[ix(device), PART]
+    if cold_s == 0 or part == UNKNOWN:
+        return seconds
+    return seconds + (seconds + segments * cold_s / part) / 2
+
+
+@inlined
 def claims(c: CostArrays, out: Ledger, shard: int, device: int, cold: bool) -> float:
     """Seconds that a device claims of its processor for a shard; cold: whether it is longer where caches are cold.
     Shards come in order, from the first on.

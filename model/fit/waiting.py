@@ -141,6 +141,10 @@ class Fitted(NamedTuple):
     usual: float
     runs: int
 
+    def lost(self, usual: float) -> float:
+        """How much is left in all. usual: how far most segments are off"""
+        return loss(np.append(self.off[: self.runs], self.off[self.runs :] / usual))
+
 
 T = TypeVar("T")
 
@@ -277,9 +281,8 @@ def _more(rows: Sequence[Longer]) -> dict[str, float]:
     if _too_few(of):
         return {}
     fits = {knee: _fitted(of, -np.minimum(of["alone_s"], knee) * of["begins"]) for knee in KNEES}
-    runs, usual = fits[KNEES[0]].runs, fits[KNEES[0]].usual
-    sound = {knee: found for knee, found in fits.items() if found.begins[0] < SAVED}
-    lost = {knee: loss(np.append(of.off[:runs], of.off[runs:] / usual)) for knee, of in sound.items()}
+    usual = fits[KNEES[0]].usual
+    lost = {knee: found.lost(usual) for knee, found in fits.items() if found.begins[0] < SAVED}
     knee = next(knee for knee, off in lost.items() if off <= (1 + LITTLE) * min(lost.values()))
     (saved,) = fits[knee].begins
     return fits[knee].messages | {"rested_part": saved, "rested_s": saved * knee}

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from model.compiled import inlined, kernel
 from model.cost.costs import PART, CostArrays
+from model.cost.rest import most_chilled
 from model.cost.seconds import seconds_of
 from model.mappings.arrays import GraphArrays, Ints, ix
 from model.mappings.lowering import Shards, place_ends, share_of
@@ -205,7 +206,7 @@ def _place(g: GraphArrays, c: CostArrays, b: Board, task: int) -> None:
             b.scope[ix(b.on[ix(shard)])] = b.note[CHANGE]
             seconds = seconds_of(g, s, c, task, share_of(g, s, task, shard), b.on[ix(shard)], shard, 0.0, False)
             b.work[ix(shard)] = ticks(seconds)
-            spend(b, b.spent, shard, seconds * (1 + c.cold[ix(b.on[ix(shard)]), PART]))
+            spend(b, b.spent, shard, most_chilled(c, b.on[ix(shard)], seconds, 1))
             mark(b, shard)
         else:
             spend(b, b.spent, shard, 0.0)

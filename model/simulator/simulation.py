@@ -22,7 +22,7 @@ from model.compiled import allocating, inlined, kernel
 from model.cost.costs import PART, CostArrays
 from model.cost.ledger import BUFFERS, COMMUNICATE, COMPUTE, Ledger
 from model.cost.message_time import handling_s
-from model.cost.rest import claims
+from model.cost.rest import claims, most_chilled
 from model.cost.spending import join, settle, spend
 from model.mappings.arrays import Floats, GraphArrays, Ints, ix
 from model.mappings.lowering import Messages, Room, Shards
@@ -179,7 +179,7 @@ def countable(c: CostArrays, out: Ledger, frames: int) -> bool:
     spent = 0.0
     for device in range(len(out.account)):
         tired = out.account[device, COMPUTE] / (1 - c.rested[device, PART])
-        spent += tired * (1 + c.cold[device, PART]) + out.account[device, COMMUNICATE]
+        spent += most_chilled(c, device, tired, out.segments[ix(device)]) + out.account[device, COMMUNICATE]
         spent += c.turn[ix(device), 0] + c.fill[ix(device)] + c.step[ix(device)] * out.segments[device]
         spent += handling_s(c, device, out.messages[device], out.account[device, BUFFERS])
     return spent * frames < LONGEST_S

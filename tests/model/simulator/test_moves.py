@@ -71,7 +71,7 @@ def some_costs(draw: random.Random, graph: Graph, g: GraphArrays) -> CostArrays:
             stages=stages,
             rested=rng.uniform(0, [0.9, 1e-3], (DEVICES, 2)) * draw.choice([0, 1]),
             busy=rng.uniform(0.1, 1, (DEVICES, 3)) * draw.choice([0, 1]),
-            cold=rng.uniform(0, [5, 1e-3, 1e-3], (DEVICES, 3)),
+            cold=rng.uniform(0, [1e-2, 1e-2], (DEVICES, 2)),
             turn=rng.uniform(0, [1e-3, 1e-3, 1e-6], (DEVICES, 3)) * draw.choice([0, 1]),
             crowded=rng.uniform(0, 1e-7, DEVICES) * draw.choice([0, 1]),
         )
@@ -88,7 +88,7 @@ def some_costs(draw: random.Random, graph: Graph, g: GraphArrays) -> CostArrays:
         stages=stages,
         rested=np.array([[0.5, 1e-6]] * DEVICES) * rng.integers(0, 2),
         busy=np.array([[0.5, 0, 0]] * DEVICES) * rng.integers(0, 2),
-        cold=np.array([[1, 1e-6, 0]] * DEVICES) * rng.integers(0, 2),
+        cold=np.array([[5e-7, 0]] * DEVICES) * rng.integers(0, 2),
         turn=1e-6 * rng.integers(0, 3, (DEVICES, 3)) * [1, 1, 1e-3],
         rate=np.full((DEVICES, DEVICES), 1e12),
         bandwidth=np.full((DEVICES, DEVICES), 1e12),

@@ -89,7 +89,7 @@ def prices(draw: random.Random, network: Graph, platform: Platform, rest: bool =
     gap = rng.uniform(0, 1e-4, c.gap.shape) * draw.choice([0, 1])
     rested = rng.uniform(0, [0.8, 5e-4], c.rested.shape) * (rest and draw.random() < 0.5)
     busy = rng.uniform([0.1, 0, 0], [1, 1e-4, 0], c.busy.shape) * (rng.random((len(c.busy), 1)) < 0.5)
-    cold = rng.uniform(0, [2, 2e-4, 1e-3], c.cold.shape) * draw.choice([0, 1])
+    cold = rng.uniform(0, [2e-4, 1e-2], c.cold.shape) * draw.choice([0, 1])
     c = c._replace(work=work, beside=beside, origin=origin, send=send, receive=receive, gap=gap)
     overlap = rng.choice([0.0, 0.5, 1.0], c.overlap.shape) * draw.choice([0, 1])
     turn = rng.uniform(0, 1e-4, c.turn[:, :2].shape) * draw.choice([0, 1])
