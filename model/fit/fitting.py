@@ -20,7 +20,7 @@ from model.cluster.coefficients import FrameError, UnitCost
 from model.cost.samples import Footing, Run
 from model.cost.segment_time import Network, predict
 from model.fit.kinds import fit_kinds, measured
-from model.fit.memory import fit_memory
+from model.fit.memory import fit_memory, memory_error
 from model.fit.scores import Score, paces, scores
 from model.fit.segments import fit_table
 from model.fit.vector import fit_vector
@@ -40,7 +40,7 @@ class Report:
     segments: how many samples there were
     networks: errors of the times of each
     kinds:    error of layers that were not measured, held out
-    memory:   error of the peak memory of ranks; None: they told none
+    memory:   error of the peak memory of ranks, in runs on several devices where there are some; None: they told none
     paces:    by key of a run, by how much all of it was slower than the others say, relative: far from 0 something ran
               beside it, and it is worth measuring again
     """
@@ -81,8 +81,9 @@ def fit(
     networks = {name: Network(graphs[name]) for name in sorted({run.network for run in runs})}
     unit = fit_times(networks, runs, declared)
     found = scores(networks, runs, unit, partial(fit_times, declared=declared))
-    ranks = [*[rank for run in runs for rank in run.ranks], *others]
-    unit, memory = fit_memory(ranks, replace(unit, busy_part=_busy_part(runs), step_s=_step_s(runs)))
+    ranks = [rank for run in runs for rank in run.ranks]
+    unit = fit_memory([*ranks, *others], replace(unit, busy_part=_busy_part(runs), step_s=_step_s(runs)))
+    memory = memory_error([rank for rank in others if rank.memory] or ranks, unit)
     kinds = {kind: cost.error for kind, cost in unit.layers.items() if cost.error is not None}
     report = Report(sum(len(run.samples) for run in runs), found, kinds, memory, paces(networks, runs, unit))
     return Fitted(replace(unit, frame_errors=_expected(found), memory_error=memory), report)

@@ -33,20 +33,20 @@ RELATIVE = 0.005
 """Standard error of a rank's memory."""
 
 
-def fit_memory(ranks: Sequence[Footing], unit: UnitCost) -> tuple[UnitCost, float | None]:
-    """The coefficients with memory as measured, and the relative error of ranks' peaks; None: no rank has told.
+def fit_memory(ranks: Sequence[Footing], unit: UnitCost) -> UnitCost:
+    """The coefficients with memory as measured; as they were where no rank has told.
 
     The base is what ranks say it is. What else is there at the end, without the frames that a benchmark makes
     beforehand, is weights, by kind of layer, activations, buffers of the plan, and what sessions take. While these are
     opened there may be more.
     """
-    told = [(rank, rank.memory) for rank in ranks if rank.memory is not None]
+    told = _told(ranks)
     if not told:
-        return unit, None
+        return unit
     base = float(np.median([memory.base_bytes for _, memory in told]))
     lasting = np.array([float(memory.lasting_bytes) for _, memory in told])
     x = _solved([_held(rank) for rank, _ in told], lasting - base, RELATIVE * lasting)
-    fitted = replace(
+    return replace(
         unit,
         memory_bias_bytes=base + x.pop(FIRST) * MB,
         memory_activations=x.pop(ACTIVATIONS),
@@ -58,8 +58,17 @@ def fit_memory(ranks: Sequence[Footing], unit: UnitCost) -> tuple[UnitCost, floa
         memory_weights=x.pop("", LIKELY),
         memory_kinds=x,
     )
+
+
+def memory_error(ranks: Sequence[Footing], unit: UnitCost) -> float | None:
+    """Relative error of ranks' peaks by a unit's coefficients; None: no rank has told."""
+    told = _told(ranks)
     peaks = np.array([float(memory.without_input(rank.peak_bytes)) for rank, memory in told])
-    return fitted, relative_error(np.array([peak_bytes(rank, fitted) for rank, _ in told]), peaks)
+    return relative_error(np.array([peak_bytes(rank, unit) for rank, _ in told]), peaks) if told else None
+
+
+def _told(ranks: Sequence[Footing]) -> list[tuple[Footing, Memory]]:
+    return [(rank, rank.memory) for rank in ranks if rank.memory is not None]
 
 
 def peak_bytes(rank: Footing, unit: UnitCost) -> float:

@@ -418,6 +418,18 @@ def test_memory_is_found_where_runs_tell_it_apart(graph: Graph) -> None:
     assert found.report.memory < 0.01
 
 
+def test_memory_is_as_far_off_as_in_runs_on_several_devices_where_these_tell(graph: Graph) -> None:
+    """Of which one took twice as much as the rest say."""
+    draw = random.Random(1)
+    ranks = [footing(*(draw.uniform(1, 99) * MB for _ in range(3)), draw.randrange(1, 200)) for _ in range(40)]
+    alone = replace(run(graph, device(graph), [[whole(graph, 0)]]), ranks=tuple(ranks))
+    odd = replace(ranks[0], peak_bytes=2 * ranks[0].peak_bytes)
+    untold = replace(odd, memory=None)
+    errors = [fit({graph.name: graph}, [alone], DECLARED, others).unit.memory_error for others in ([odd], [untold], [])]
+    assert errors[0] == pytest.approx(0.5, abs=0.02)
+    assert errors[1] == errors[2] < 0.01
+
+
 def test_what_runs_of_one_network_cannot_tell_apart_stays_near_what_is_likely(graph: Graph) -> None:
     ranks = [footing(5 * MB, 3 * MB, buffers * MB, 2 * buffers) for buffers in (1, 5, 9)]
     base = run(graph, device(graph), [[whole(graph, 0)]])

@@ -22,7 +22,7 @@ from model.cost.samples import Arrival, Footing, PartOf, Run, Sample
 from model.cost.segment_time import Clock, Network
 from model.cost.spending import spend
 from model.fit.links import fit as fit_links
-from model.fit.memory import fit_memory, peak_bytes
+from model.fit.memory import fit_memory, memory_error, peak_bytes
 from model.fit.sharing import Wires
 from model.fit.stream import fit_stream
 from model.fit.waiting import Waiting, fit_waiting, idle_s
@@ -462,10 +462,12 @@ def rank(draw: random.Random) -> Footing:
 
 def test_weights_count_as_their_kernels_keep_them_and_once_more_while_sessions_are_opened() -> None:
     draw = random.Random(1)
-    unit, error = fit_memory([rank(draw) for _ in range(30)], UNIT)
+    ranks = [rank(draw) for _ in range(30)]
+    unit = fit_memory(ranks, UNIT)
     assert unit.memory_kinds == pytest.approx({"conv_im2col": 2.5, "fc": 1.1}, rel=0.03)
     assert unit.memory_opening == pytest.approx(1.2, rel=0.01)
     assert unit.memory_activations == pytest.approx(1.5, rel=0.05)
+    error = memory_error(ranks, unit)
     assert error is not None
     assert error < 0.01
     assert json.loads(Coefficients("x", True, "", {"cpu": unit}).to_json())["units"]["cpu"]["memory_kinds"]
