@@ -57,9 +57,8 @@ def _together(test: Tried) -> dict[str, Any]:
 
 
 def _network(run: Run, unit: UnitCost) -> dict[str, Any]:
-    error = unit.frame_error(run.network)
-    return {"network": run.network, "device": run.device, "latency_s": run.time_s,
-            "expected_error": error and asdict(error)}  # fmt: skip
+    error = asdict(unit.frame_errors[run.network])
+    return {"network": run.network, "device": run.device, "latency_s": run.time_s, "expected_error": error}
 
 
 def calibrated(

@@ -15,6 +15,7 @@ from model.cluster.coefficients import PAPER, FrameError, UnitCost
 from model.cluster.platform import Platform
 from model.cost.ledger import MEMORY
 from model.cost.priced import Priced, priced
+from model.mappings.arrays import Floats
 from model.mappings.mapping import Mapping
 from model.network import layer_kinds
 from model.network.graph import Graph, Layer
@@ -47,7 +48,7 @@ def expected_error(graph: Graph, platform: Platform, found: Priced) -> Expected 
     themselves. Energy is as far off as what processors compute.
     """
     first, s, units = found.g.n_inputs, found.shards, _units(platform)
-    frames = [unit.frame_error(graph.name) for unit in units]
+    frames = [_frame(unit, graph.name) for unit in units]
     frames_s, kinds_s, total_s = np.zeros(len(fields(FrameError))), defaultdict[str, float](float), 0.0
     for layer in graph.layers:
         rows = slice(s.ptr[first + layer.index], s.ptr[first + layer.index + 1])
@@ -55,7 +56,7 @@ def expected_error(graph: Graph, platform: Platform, found: Priced) -> Expected 
             frame, error = frames[device], _error(graph, layer, units[device])
             if frame is None or error is None:
                 return None
-            frames_s += float(seconds) * np.array(astuple(frame))
+            frames_s += float(seconds) * frame
             kinds_s[layer_kinds.kind(graph, layer)] += float(seconds) * error
             total_s += float(seconds)
     if not total_s:
@@ -77,6 +78,12 @@ def worst(errors: Iterable[Expected | None]) -> Expected | None:
 def _units(platform: Platform) -> list[UnitCost]:
     """Of each device."""
     return [coefficients.load(d.coefficients).unit(d.unit) for d in platform.devices]
+
+
+def _frame(unit: UnitCost, network: str) -> Floats | None:
+    """Fields of a ``FrameError``; None: unknown."""
+    error = unit.frame_error(network)
+    return None if error is None else np.array(astuple(error))
 
 
 def _memory(units: Sequence[UnitCost], found: Priced) -> float | None:
