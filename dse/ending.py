@@ -89,7 +89,7 @@ def stoppable() -> Iterator[None]:
 def leave_if_asked() -> None:
     """End the command if a signal came whose exception was lost. Long work calls it now and then."""
     if _asked and not (_patient and _asked == [signal.SIGINT]):
-        sys.exit(128 + _asked[0])
+        sys.exit(128 + next((number for number in _asked if number != signal.SIGINT), signal.SIGINT))
 
 
 def _fail(*sentences: str) -> NoReturn:

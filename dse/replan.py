@@ -20,6 +20,7 @@ from model.mappings.mapping import NEIGHBOUR, Mapping
 from model.network.load import load
 from runtime.errors import CleaveError
 from runtime.reading import parsed, readable
+from runtime.trace import MEASURED, PREDICTED
 
 POPULATION, GENERATIONS = 200, 50
 """Of a new search, at most: a few seconds for most networks."""
@@ -94,22 +95,26 @@ class Role:
 class Found:
     """A mapping on the platform that is left.
 
-    value: of the objective, predicted, SI; point: of the saved front; None: of a new search
+    value: of the objective, SI; source: whether it is ``PREDICTED`` or ``MEASURED``
+    point: of the saved front; None: of a new search
     """
 
     mapping: Mapping
     value: float
+    source: str = PREDICTED
     point: int | None = None
 
 
 def from_front(saved: Saved, cnn: Cnn, left: Platform, role: Role) -> Found | None:
-    """The best mapping of a saved front that the platform has all devices for; None: it has none."""
+    """The best mapping of a saved front that the platform has all devices for, of those that were measured if there are
+    any; None: it has none."""
     points = saved.within(left)
     if not points:
         return None
-    best = min(points, key=lambda point: (point.scores[role.objective], point.index))
+    best = min(points, key=lambda p: (role.objective not in p.measured, p.scores[role.objective], p.index))
+    source = MEASURED if role.objective in best.measured else PREDICTED
     ends = [NEIGHBOUR if name is None else left.index(name) for name in (role.reader, role.writer)]
-    return Found(saved.mapping(best, cnn.graph, left, *ends), best.scores[role.objective], best.index)
+    return Found(saved.mapping(best, cnn.graph, left, *ends), best.scores[role.objective], source, best.index)
 
 
 def asked_anew(saved: Saved | None, cnn: Cnn, left: Platform, role: Role) -> tuple[Coding, Settings]:

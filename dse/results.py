@@ -17,7 +17,7 @@ from dse.chromosomes import Chromosome
 from dse.evaluation import OBJECTIVES
 from dse.place.cnn.bounds import Proven
 from dse.search import Front
-from dse.units import UNITS
+from dse.units import UNITS, quantity
 from model.cluster.platform import Platform
 from model.mappings.mapping import NEIGHBOUR, Mapping, Shard, extent
 from model.network.boxes import CHANNELS
@@ -28,13 +28,13 @@ from runtime.trace import MEASURED, PREDICTED
 def write_front(
     folder: Path,
     front: Front,
+    mappings: Sequence[Mapping],
     chromosome: Chromosome,
     graph: Graph,
     platform: Platform,
     known: Dict[str, Proven] = MappingProxyType({}),
 ) -> None:
     """``front.csv`` (one line a point) and ``front.json`` (mappings included)."""
-    mappings = [chromosome.decode(genes) for genes in front.genes]
     rows = [_row(i, front, mapping, graph) for i, mapping in enumerate(mappings)]
     _write_csv(folder / "front.csv", rows)
     head = {
@@ -47,8 +47,8 @@ def write_front(
         "layers": [layer.name for layer in graph.layers],
         "proven": proven_body(known),
     }
-    points = [row | {"mapping": compact(graph, m)} for row, m in zip(rows, mappings, strict=True)]
-    lines = ",\n  ".join(json.dumps(point) for point in points)
+    entries = [row | {"mapping": compact(graph, m)} for row, m in zip(rows, mappings, strict=True)]
+    lines = ",\n  ".join(json.dumps(entry) for entry in entries)
     opened = json.dumps(head, indent=1).removesuffix("\n}")
     (folder / "front.json").write_text(f'{opened},\n "points": [\n  {lines}\n ]\n}}\n')
 
@@ -94,9 +94,22 @@ def from_compact(graph: Graph, entries: Sequence[Any]) -> Mapping:
 
 
 def _row(index: int, front: Front, mapping: Mapping, graph: Graph) -> dict[str, Any]:
-    scores = {name: float(front.scores[index, k]) for k, name in enumerate(OBJECTIVES)}
-    split = sum(len(row) > 1 for row in mapping.by_layer(len(graph.layers)))
-    return {"point": index, **scores, "devices": len(mapping.devices), "split_layers": split, **_sources(index, front)}
+    return {
+        "point": index,
+        **{name: float(front.scores[index, k]) for k, name in enumerate(OBJECTIVES)},
+        "devices": len(mapping.devices),
+        "split_layers": sum(len(row) > 1 for row in mapping.by_layer(len(graph.layers))),
+        **_errors(index, front),
+        **_sources(index, front),
+    }
+
+
+def _errors(index: int, front: Front) -> dict[str, float | None]:
+    """By how much scores are expected to be off, if that is known of any point; None: was measured, or is unknown."""
+    if front.off is None or np.isnan(front.off).all():
+        return {}
+    off = known(front.off[index])
+    return {f"expected_error_{quantity(name)}": off.get(name) for name in OBJECTIVES}
 
 
 def _sources(index: int, front: Front) -> dict[str, Any]:
@@ -105,7 +118,7 @@ def _sources(index: int, front: Front) -> dict[str, Any]:
         return {}
     words = {name: MEASURED if name in known(front.measured[index]) else PREDICTED for name in OBJECTIVES}
     said = {f"predicted_{name}": float(front.predicted[index, k]) for k, name in enumerate(OBJECTIVES)}
-    return {**{name.rpartition("_")[0]: word for name, word in words.items()}, **said}
+    return {**{quantity(name): word for name, word in words.items()}, **said}
 
 
 def known(values: np.ndarray) -> dict[str, float]:
@@ -135,12 +148,16 @@ def _label(objective: str) -> str:
 
 
 def plot_front(path: Path, front: Front, objectives: Sequence[str], best: dict[str, int], title: str) -> None:
-    """Every pair of objectives, a dot a mapping; the points that are shipped are marked."""
+    """Every pair of objectives, a dot a mapping, with bars as far as it is expected to be off; the points that are
+    shipped are marked.
+    """
     pairs = [(a, b) for i, a in enumerate(objectives) for b in objectives[i + 1 :]]
     figure = canvas.blank(5.2 * len(pairs), 4.4)
     for k, (a, b) in enumerate(pairs):
         axes = figure.add_subplot(1, len(pairs), k + 1)
         x, y = (front.scores[:, OBJECTIVES.index(o)] * UNITS[o][2] for o in (a, b))
+        x_off, y_off = _reach(front, a, x), _reach(front, b, y)
+        axes.errorbar(x, y, y_off, x_off, fmt="none", ecolor="0.85", elinewidth=0.6, zorder=0)
         axes.scatter(x, y, s=14, color="0.55", label="front")
         if front.measured is not None:
             seen = ~np.isnan(front.measured[:, [OBJECTIVES.index(o) for o in (a, b)]]).any(axis=1)
@@ -152,6 +169,14 @@ def plot_front(path: Path, front: Front, objectives: Sequence[str], best: dict[s
     figure.axes[0].legend()
     figure.suptitle(title)
     canvas.save(figure, path, dpi=120)
+
+
+def _reach(front: Front, objective: str, values: np.ndarray) -> np.ndarray | None:
+    """(n,) by how much values of an objective may be off; None: nothing is known of any."""
+    if front.off is None:
+        return None
+    off = front.off[:, OBJECTIVES.index(objective)]
+    return None if np.isnan(off).all() else values * off
 
 
 def plot_convergence(path: Path, curves: dict[str, np.ndarray], objectives: Sequence[str], title: str) -> None:

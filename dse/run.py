@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import platform as machine
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Dict
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from codegen import bundle, folder
 from codegen.render import PYTHON
@@ -29,7 +31,7 @@ from dse.settings import Settings
 from dse.units import many
 from model.cluster import coefficients
 from model.cluster.platform import Platform
-from model.cost.confidence import Expected, of_mapping
+from model.cost.confidence import of_mappings
 from model.cost.costs import CostArrays, in_vectors, whole_s
 from model.cost.costs import costs as cost_arrays
 from model.mappings.arrays import arrays
@@ -65,7 +67,7 @@ class Coding:
 class Shipped:
     """One point of the front that became a bundle.
 
-    verification: None when it was not asked for, or ``failed``; expected_error: see ``model.cost.confidence``
+    verification: None when it was not asked for, or ``failed``
     """
 
     name: str
@@ -73,7 +75,6 @@ class Shipped:
     point: int
     mapping: Mapping
     verification: Verification | None = None
-    expected_error: Expected | None = None
     failed: bool = False
 
 
@@ -103,7 +104,9 @@ class Outcome:
     def passed(self) -> bool:
         """Whether every bundle that was to be checked gives the whole model's answer, but for those whose mappings were
         measured on their cluster and cannot be run here."""
-        checked = [s.verification for s in self.shipped if s.verification or (s.failed and not self.closed)]
+        seen = self.front.measured
+        known = {s.point for s in self.shipped if seen is not None and results.known(seen[s.point])}
+        checked = [s.verification for s in self.shipped if s.verification or (s.failed and s.point not in known)]
         return all(found is not None and found.passed for found in checked)
 
 
@@ -154,16 +157,20 @@ def run(
             front = closed.front
             _warn(platform, rig, say)
         say(f"writing {many(len(front.genes), 'point')} of the front")
-        shipped = choose(front, encoding, settings)
-        _write_results(draft, front, encoding, cnn, platform, settings, shipped, known)
+        mappings = [encoding.decode(genes) for genes in front.genes]
+        front = _expecting(front, mappings, cnn, platform)
+        shipped = choose(front, mappings, settings)
+        results.write_front(draft, front, mappings, encoding, cnn.graph, platform, known)
+        results.write_convergence(draft, front)
+        _write_pictures(draft, front, encoding.name, f"{cnn.graph.name} on {platform.name}", settings, shipped)
         done: list[Shipped] = []
         for point in shipped:
             if twin := next((other for other in done if other.point == point.point), None):
                 done.append(_copied(draft, twin, point, say))
                 continue
             place = draft / point.name
-            cut = _written(place, point, cnn, platform, target, say)
-            done.append(_verified(place, cut, cnn, settings.seed, say, timeout_s) if check else cut)
+            _write(place, point, cnn, platform, target, say)
+            done.append(_verified(place, point, cnn, settings.seed, say, timeout_s) if check else point)
         outcome = Outcome(front, tuple(done), closed, known)
         summary = summarise(outcome, cnn, platform, coding, settings)
         (draft / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
@@ -183,44 +190,39 @@ def _space(encoding: Chromosome, costs: CostArrays, settings: Settings, platform
     return Space(encoding, costs, settings, hosts, any(host.meter for host in platform.hosts))
 
 
-def choose(front: Front, encoding: Chromosome, settings: Settings) -> list[Shipped]:
+def _expecting(front: Front, mappings: Sequence[Mapping], cnn: Cnn, platform: Platform) -> Front:
+    """With what calibration lets expect of its points, where measurements do not say it."""
+    said = [[None] * len(OBJECTIVES) if e is None else astuple(e) for e in of_mappings(cnn.graph, platform, mappings)]
+    off, known = np.array(said, dtype=float), np.full_like(front.scores, np.nan) if front.off is None else front.off
+    seen = known if front.measured is None else front.measured
+    return replace(front, off=np.where(np.isnan(known) & np.isnan(seen), off, known))
+
+
+def choose(front: Front, mappings: Sequence[Mapping], settings: Settings) -> list[Shipped]:
     """The points of the front that become bundles: the best of each objective that was searched for."""
     wanted = {name: o for name, o in BEST.items() if o in settings.objectives}
     best = {name: (o, front.best_of(o)) for name, o in wanted.items()}
-    return [Shipped(name, o, i, encoding.decode(front.genes[i])) for name, (o, i) in best.items()]
+    return [Shipped(name, o, i, mappings[i]) for name, (o, i) in best.items()]
 
 
-def _write_results(
-    draft: Path,
-    front: Front,
-    encoding: Chromosome,
-    cnn: Cnn,
-    platform: Platform,
-    settings: Settings,
-    shipped: list[Shipped],
-    known: Dict[str, Proven],
+def _write_pictures(
+    draft: Path, front: Front, chromosome: str, title: str, settings: Settings, shipped: Sequence[Shipped]
 ) -> None:
-    results.write_front(draft, front, encoding, cnn.graph, platform, known)
-    results.write_convergence(draft, front)
-    title = f"{cnn.graph.name} on {platform.name}"
-    best = {s.name: s.point for s in shipped}
-    results.plot_front(draft / "front.png", front, settings.objectives, best, f"{title}: {_kind(front)} Pareto front")
-    curves = {encoding.name: front.best}
-    results.plot_convergence(draft / "convergence.png", curves, settings.objectives, f"{title}: best so far")
+    best, asked = {s.name: s.point for s in shipped}, settings.objectives
+    results.plot_front(draft / "front.png", front, asked, best, f"{title}: {_kind(front)} Pareto front")
+    curves = {chromosome: front.best}
+    results.plot_convergence(draft / "convergence.png", curves, asked, f"{title}: best so far")
 
 
 def _kind(front: Front) -> str:
     return "predicted" if front.measured is None else "predicted and measured"
 
 
-def _written(
-    place: Path, point: Shipped, cnn: Cnn, platform: Platform, target: str, say: Callable[[str], None]
-) -> Shipped:
+def _write(place: Path, point: Shipped, cnn: Cnn, platform: Platform, target: str, say: Callable[[str], None]) -> None:
     """Generate a bundle."""
     say(f"{point.name}: cutting the model for {many(len(point.mapping.devices), 'rank')}")
     place.mkdir()
     bundle.fill(place, cnn.graph, platform, point.mapping, cnn.source, bundle.Form(target=target))
-    return replace(point, expected_error=of_mapping(cnn.graph, platform, point.mapping))
 
 
 def _copied(draft: Path, twin: Shipped, point: Shipped, say: Callable[[str], None]) -> Shipped:
@@ -293,7 +295,7 @@ def _summary_of(point: Shipped, front: Front) -> dict[str, Any]:
         "point": point.point,
         "predicted": {name: float(predicted[point.point, k]) for k, name in enumerate(OBJECTIVES)},
         **({} if front.measured is None else {"measured": results.known(front.measured[point.point])}),
-        "expected_error": point.expected_error and asdict(point.expected_error),
+        "expected_error": (error := front.expected(point.point)) and asdict(error),
         "ranks": len(point.mapping.devices),
         "verified": None if found is None else {"passed": found.passed, "error": found.error},
     }

@@ -11,12 +11,14 @@ from dse import results
 from dse.evaluation import OBJECTIVES
 from dse.run import Coding
 from dse.settings import Settings
+from dse.units import quantity
 from model.cluster.platform import Platform
 from model.cluster.texts import read_text
 from model.mappings.mapping import Mapping, checked
 from model.network.graph import Graph
 from runtime.errors import CleaveError
 from runtime.reading import parsed, readable
+from runtime.trace import MEASURED
 
 FRONT, SUMMARY = "front.json", "summary.json"
 
@@ -25,12 +27,13 @@ FRONT, SUMMARY = "front.json", "summary.json"
 class Point:
     """A mapping of a saved front.
 
-    index: its number; scores: SI, by objective; entries: one a layer, as ``results.compact`` wrote them
-    devices: names of those that take part
+    index: its number; scores: SI, by objective; measured: the objectives of which these are measurements
+    entries: one a layer, as ``results.compact`` wrote them; devices: names of those that take part
     """
 
     index: int
     scores: dict[str, float]
+    measured: frozenset[str]
     entries: list[Any]
     devices: frozenset[str]
 
@@ -125,4 +128,5 @@ def _point(index: int, body: dict[str, Any], devices: tuple[str, ...]) -> Point:
     entries = list(body["mapping"])
     numbered = dict(enumerate(devices))
     names = frozenset(numbered[device] for device in results.devices_of(entries))
-    return Point(index, {name: float(body[name]) for name in OBJECTIVES}, entries, names)
+    measured = frozenset(name for name in OBJECTIVES if body.get(quantity(name)) == MEASURED)
+    return Point(index, {name: float(body[name]) for name in OBJECTIVES}, measured, entries, names)

@@ -18,6 +18,7 @@ from dse.chromosomes import Chromosome
 from dse.evaluation import ANALYTICAL, OBJECTIVES, SIMULATOR, Correct, evaluate, scored, unfit
 from dse.place.cnn.seeds import seeds
 from dse.settings import Settings
+from model.cost.confidence import Expected
 from model.cost.costs import CostArrays, whole_s
 from runtime.errors import CleaveError
 
@@ -42,6 +43,7 @@ class Front:
     last: (k, n_genes) the population at the end, of it what fits
     measured, predicted: (n, 4) measurements, NaN where there is none, and what models alone say; None where nothing was
             measured. ``scores`` are measurements then where there are, else predictions corrected by them
+    off:    (n, 4) relative errors to expect of ``scores``; NaN: unknown, or measured; None: unknown of all
     """
 
     genes: NDArray[np.int32]
@@ -54,6 +56,7 @@ class Front:
     last: NDArray[np.int32]
     measured: NDArray[np.float64] | None = None
     predicted: NDArray[np.float64] | None = None
+    off: NDArray[np.float64] | None = None
 
     def best_of(self, objective: str) -> int:
         """Index of the point with the lowest value of an objective, of those where it was measured if there are any. Of
@@ -65,10 +68,16 @@ class Front:
             values = self.measured
         return int(np.lexsort((np.isnan(self.measured).all(axis=1), values[:, column]))[0])
 
+    def expected(self, *points: int) -> Expected | None:
+        """By how much scores of points are expected to be off at most; None: nothing is known."""
+        if self.off is None or np.isnan(self.off[[*points]]).all():
+            return None
+        return Expected(*(None if np.isnan(x) else x for x in np.fmax.reduce(self.off[[*points]], axis=0).tolist()))
+
     def at(self, index: NDArray) -> Front:
         """The points of an index, in its order."""
-        measured, predicted = (None if all_ is None else all_[index] for all_ in (self.measured, self.predicted))
-        return replace(self, genes=self.genes[index], scores=self.scores[index], measured=measured, predicted=predicted)
+        every = {name: getattr(self, name) for name in ("genes", "scores", "measured", "predicted", "off")}
+        return replace(self, **{name: rows[index] for name, rows in every.items() if rows is not None})
 
 
 def search(
@@ -100,10 +109,10 @@ def search(
             break
         history.note(offspring)
         progress(generation, history.best)
-    front = _front(history, begin, evolution.scoring_s, evolution.last)
-    if settings.evaluator == ANALYTICAL:
-        return front
-    return _simulated(front, exact, chromosome, costs, settings.columns, correct)
+    front = _front(history, evolution.scoring_s, evolution.last)
+    if settings.evaluator != ANALYTICAL:
+        front = _simulated(front, exact, chromosome, costs, settings.columns, correct)
+    return replace(front, search_s=time.perf_counter() - begin)
 
 
 def _simulated(
@@ -119,9 +128,11 @@ def _simulated(
     exact: ``(k, n_genes)`` that fit, some best for the simulator, which the search may have lost by the other judge
     """
     genes = np.vstack([front.genes, exact]).astype(np.int32)
+    begin = time.perf_counter()
     scores, _ = scored(chromosome, costs, genes, SIMULATOR, correct=correct)
+    scoring_s = front.scoring_s + time.perf_counter() - begin
     keep = moocore.is_nondominated(scores[:, columns], keep_weakly=False)
-    return in_order(replace(front, genes=genes, scores=scores).at(keep), columns)
+    return in_order(replace(front, genes=genes, scores=scores, scoring_s=scoring_s).at(keep), columns)
 
 
 def in_order(front: Front, columns: list[int]) -> Front:
@@ -182,7 +193,7 @@ class _History:
         return float(moocore.hypervolume(inside, ref=np.ones(len(self.columns)))) if len(inside) else 0.0
 
 
-def _front(history: _History, begin: float, scoring_s: float, last: Generation) -> Front:
+def _front(history: _History, scoring_s: float, last: Generation) -> Front:
     scores, genes = history.scores, history.genes
     if not len(scores):
         raise CleaveError(f"{unfit(history.excess)}, or search longer")
@@ -192,7 +203,7 @@ def _front(history: _History, begin: float, scoring_s: float, last: Generation) 
         best=np.array(history.rows),
         volume=np.array(history.volumes),
         evaluated=history.evaluated,
-        search_s=time.perf_counter() - begin,
+        search_s=0.0,
         scoring_s=scoring_s,
         last=last.genes[last.excess <= 0],
     )

@@ -21,7 +21,7 @@ from dse.settings import Settings
 from dse.units import UNITS, many, shown
 from model.cluster import coefficients
 from model.cluster.platform import Platform
-from model.cost.confidence import Expected, untold, worst
+from model.cost.confidence import Expected, untold
 from model.mappings.mapping import extent
 from model.network import boxes
 from model.network.graph import Graph
@@ -148,10 +148,10 @@ def warn_rounded(console: Console, graph: Graph, cluster: Platform) -> None:
 
 
 def warn_expected(console: Console, cluster: Platform, error: Expected | None) -> None:
-    """How far predictions may be off: as calibration found, or nobody knows."""
+    """How far predictions may be off, or that nobody knows."""
     if error is not None:
         each = ", ".join(f"{what} by {off:.1%}" for what, off in asdict(error).items() if off is not None)
-        line(console, f"Expected to be off, as calibration found: {each}.")
+        line(console, f"Predictions are expected to be off: {each}.")
     warn_uncalibrated(console, cluster)
 
 
@@ -171,7 +171,7 @@ def outcome(console: Console, found: Outcome, cluster: Platform, generations: in
         _closed(console, found.closed)
     for objective, known in found.proven.items():
         line(console, ("as predicted: " if found.closed else "") + proven_line(objective, known))
-    warn_expected(console, cluster, worst(s.expected_error for s in found.shipped))
+    warn_expected(console, cluster, front.expected(*(s.point for s in found.shipped)))
     share = front.scoring_s / front.search_s
     line(console, f"{front.evaluated} mappings in {front.search_s:.1f} s, {share:.0%} of it decode + lower + price; "
          f"{many(len(front.genes), 'point')} on the front")  # fmt: skip
@@ -185,9 +185,8 @@ def _closed(console: Console, closed: Closed) -> None:
     line(console, f"measured {len(closed.measured)} of {len(closed.attempts)} mappings that were tried; "
          "figures above are measured where they can be")  # fmt: skip
     for name, (model, corrected) in closed.errors().items():
-        line(
-            console, f"{UNITS[name][0]}: the model was off by {model:.1%} on average, by {corrected:.1%} once corrected"
-        )
+        once = "" if corrected is None else f", {corrected:.1%} once corrected"
+        line(console, f"{UNITS[name][0]}: the model was off by {model:.1%} on average{once}")
 
 
 def proven_line(objective: str, known: Proven) -> str:

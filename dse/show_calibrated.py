@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from dse.calibrate.command import Lab, Measured, Type
 from dse.calibrate.design import WHOLE
 from dse.calibrate.results import Result
 from dse.calibrate.tried import Tried
-from model.cluster.coefficients import UnitCost
+from model.cluster.coefficients import FrameError, UnitCost
 from model.cluster.platform import Platform
 from model.cost.samples import Run
 from model.fit.link_costs import FASTEST_BYTES_PER_S, Estimate, LinkCosts
@@ -68,15 +68,16 @@ def calibrated(
     several devices; and for which others it was measured, and which types of devices were disturbed.
 
     Errors: of segments, as fitted and held out (found by a fit that has not seen their runs), of frames of such runs,
-    of the memory, and what predictions are expected to be off by, here and minutes later.
+    what predictions are expected to be off by, here and minutes later, and of the memory.
     """
-    headers = ["device", "network", "alone\nms", "fitted", "held\nout", "frame", "memory", "expected"]
+    figures = [field.name for field in fields(FrameError)]
+    expected = [f"expected\n{figure}" for figure in figures]
+    headers = ["device", "network", "alone\nms", "fitted", "held\nout", "frame", *expected, "memory"]
     rows = [
-        [row["device"], row["network"], f"{row['latency_s'] * 1e3:.2f}",
-         *_errors(type_["residuals"][row["device"]], row["network"]), _percent(row["expected_error"]["latency"])]
+        [row["device"], row["network"], f"{row['latency_s'] * 1e3:.2f}", *map(_percent, _errors(type_, row, figures))]
         for type_ in body(lab, found, made)["types"]
         for row in type_["networks"]
-    ]  # fmt: skip
+    ]
     console.print(show.table(headers, rows, text=2), markup=False)
     for type_ in found.types:
         _alike(console, lab.platform, type_)
@@ -117,14 +118,11 @@ def _plaint(name: str, there: Sequence[Run], count: int) -> str:
     )
 
 
-def _errors(report: dict[str, Any], network: str) -> list[str]:
-    score = report["networks"][network]
-    return [
-        _percent(score["fitted"]),
-        _percent(score["held_out"]),
-        _percent(score["frame"]),
-        _percent(report["memory"]),
-    ]
+def _errors(type_: dict[str, Any], row: dict[str, Any], figures: Sequence[str]) -> list[float | None]:
+    """Of a network on a device: of its segments and frame, expected of each figure, and of memory."""
+    report = type_["residuals"][row["device"]]
+    score, expected = report["networks"][row["network"]], row["expected_error"]
+    return [score["fitted"], score["held_out"], score["frame"], *(expected[f] for f in figures), report["memory"]]
 
 
 def _percent(error: float | None) -> str:

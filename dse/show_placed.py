@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from dse.place.workload import Workload
 from dse.results import proven_body
 from dse.units import UNITS, shown
 from model.cluster.platform import Platform
+from model.cost.confidence import Expected
 
 MOST_DEVICES = 30
 """Rows of a table; devices without a node are left out anyway."""
@@ -117,14 +118,19 @@ def _row(row: dict[str, Any]) -> list[str]:
     return [row["device"] + shared, str(row["nodes"]), *times, f"{row['memory_bytes'] / 1e6:.1f}"]
 
 
-def cnn_body(cnn: Cnn, platform: Platform, found: Exact, evaluator: str, seconds: float) -> dict[str, Any]:
-    """Of a CNN on a platform, for machines. Scores in SI; proven: see ``dse.results.proven_body``"""
+def cnn_body(
+    cnn: Cnn, platform: Platform, found: Exact, error: Expected | None, evaluator: str, seconds: float
+) -> dict[str, Any]:
+    """Of a CNN on a platform, for machines. Scores in SI; error: that these are expected to be off by; proven: see
+    ``dse.results.proven_body``
+    """
     return {
         "cnn": cnn.graph.name,
         "platform": platform.name,
         "objective": found.objective,
         "evaluator": evaluator,
         **dict(zip(OBJECTIVES, found.scores.tolist(), strict=True)),
+        "expected_error": error and asdict(error),
         "proven": proven_body({found.objective: found.proven})[found.objective],
         "time_s": seconds,
         "mapping": json.loads(found.mapping.to_json(cnn.graph, platform)),

@@ -13,6 +13,11 @@ UNITS = {
 """Objective: what it is called for a person, the unit that is shown, and the factor from SI to it."""
 
 
+def quantity(objective: str) -> str:
+    """An objective without its unit: ``latency``."""
+    return objective.rpartition("_")[0]
+
+
 def shown(objective: str, value: float) -> str:
     """A value with the unit that a person reads: ``28.3 ms``."""
     _, unit, factor = UNITS[objective]

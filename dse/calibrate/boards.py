@@ -57,6 +57,18 @@ def beside(platform: Platform) -> list[list[int]]:
     return list(first.values())
 
 
+def various(platform: Platform, count: int) -> list[int]:
+    """At most so many devices, rising: of as many kinds as there are, as they are said to be, and of as many hosts."""
+    kind = [described(platform, device) for device in range(len(platform.devices))]
+    host = [device.host for device in platform.devices]
+    found: list[int] = []
+    while len(found) < min(count, len(kind)):
+        kinds, hosts = ([of[device] for device in found] for of in (kind, host))
+        left = (device for device in range(len(kind)) if device not in found)
+        found.append(min(left, key=lambda d: (kinds.count(kind[d]), hosts.count(host[d]), d)))
+    return sorted(found)
+
+
 def twins(platform: Platform, every: Sequence[Board]) -> dict[int, int]:
     """Board → the first that is the very same: of one machine, its cores, and said alike; both by line."""
     first: dict[Any, int] = {}

@@ -148,21 +148,21 @@ class Lab:
         return [Job(Subject(cnn, self.platform, device), design, frames) for design in every]
 
     def together(self, turn: int) -> list[Job]:
-        """The runs of each network on several devices; none where there is one. Of different hosts, where there
-        are, but for parts of layers, which those of one memory have.
+        """The runs of each network on several devices; none where there is one. Of different kinds and hosts, where
+        there are, but for parts of layers, which those of one memory have.
 
         Before them those of the first network in which single layers are alone. turn: how often they were run before
         """
-        hosts = [device.host for device in self.platform.devices]
-        first = [hosts.index(host) for host in dict.fromkeys(hosts)]
-        rest = [device for device in range(len(hosts)) if device not in first]
-        devices = sorted([*first, *rest][: TOGETHER[0]])
+        return [replace(job, turn=turn) for job in self._on_several]
+
+    @cached_property
+    def _on_several(self) -> list[Job]:
+        devices = kinds.various(self.platform, TOGETHER[0])
         if len(devices) == 1:
             return []
         guessed = [self._guessed(self.cnns[0], design) for design in probes(self.cnns[0].graph, devices)]
         alone = [Job(subject, design, LEAST) for subject, design, _ in guessed]
-        jobs = [*alone, *(job for cnn in self.cnns for job in self._together(cnn, devices))]
-        return [replace(job, turn=turn) for job in jobs]
+        return [*alone, *(job for cnn in self.cnns for job in self._together(cnn, devices))]
 
     def _together(self, cnn: Cnn, devices: list[int]) -> list[Job]:
         """What few devices run, others run of another network; which ones, no other network has a say in."""

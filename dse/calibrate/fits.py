@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from dse.calibrate.command import Lab, Measured, Type
@@ -21,6 +23,7 @@ from model.fit.sharing import Wires
 from model.fit.stream import fit_stream
 from model.fit.turn import fit_fill, fit_turn
 from model.fit.waiting import fit_waiting
+from runtime.reading import parsed
 
 DECLARED = "declared"
 """In ``Coefficients.measured``, the set that what was not measured is taken from."""
@@ -32,13 +35,29 @@ Fits = dict[str, dict[str, tuple[UnitCost, Report]]]
 
 
 def declared(name: str) -> str:
-    """The set that was there before any calibration."""
-    return str(coefficients.load(name).measured.get(DECLARED, name))
+    """The set that was there before any calibration, also where the one that a calibration wrote is of another version.
+
+    A file's name is absolute: it is read again from wherever the calibration is gone on with.
+    """
+    found = name
+    if Path(name).is_file():
+        with suppress(ValueError, LookupError, TypeError):
+            found = str(parsed(Path(name).read_bytes())["measured"][DECLARED])
+    return str(Path(found).resolve()) if Path(found).is_file() else found
 
 
 def labels(alike: Alike) -> dict[str, str]:
     """Devices that are taken together where messages are fitted."""
     return {device: " ".join(key) for device, key in alike.items()}
+
+
+def stand_in(key: tuple[str, str], measured: Iterable[str]) -> str:
+    """A type and unit as ``labels`` has them; where it is not among those that were measured, the first of these of
+    the same unit, if there is one: what was measured of nobody would cost nothing."""
+    there, (_, unit) = list(measured), key
+    return next(
+        (label for label in (" ".join(key), *there) if label in there and label.endswith(f" {unit}")), " ".join(key)
+    )
 
 
 @dataclass(frozen=True)
@@ -68,15 +87,22 @@ class Fitting:
         for device in (self.lab.platform.devices[index] for index in type_.devices):
             key = self.alike[device.name]
             runs = [replace(r, samples=r.evened) for r in self.found.runs[type_.name] if r.device == device.name]
-            ranks = [rank for run in self.found.together for rank in run.ranks if self.alike.get(rank.device) == key]
+            others = [
+                [rank for run in turns for rank in run.ranks if self.alike.get(rank.device) == key]
+                for turns in self.found.turns
+            ]
             known = coefficients.load(declared(device.coefficients)).unit(device.unit)
-            fit = fitting.fit(graphs, runs, replace(known, threads=device.threads), others=ranks)
+            fit = fitting.fit(graphs, runs, replace(known, threads=device.threads), others)
             looks = [run for run in self.found.looks if self.alike[run.device] == key]
-            messages: dict[str, Any] = unit_fields(self.links, " ".join(key)) if self.links else {}
+            messages: dict[str, Any] = self._messages(key)
             part = fit.unit.busy_part
             unit = replace(fit.unit, turn_s=fit_turn(looks, part), fill_s_per_byte=fit_fill(looks, part), **messages)
             found[device.name] = (unit, fit.report)
         return found
+
+    def _messages(self, key: tuple[str, str]) -> dict[str, float]:
+        """What messages cost a type of device; nothing where there is one device."""
+        return unit_fields(self.links, stand_in(key, self.links.devices)) if self.links else {}
 
     def _with_waiting(self, fits: Fits, links: LinkCosts) -> Fits:
         names = labels(self.alike)
@@ -84,7 +110,9 @@ class Fitting:
         wires = Wires(links, platform.host_names, platform.memories)
         waiting = fit_waiting(runs, self.networks, units, wires, names)
         waiting = fit_stream(runs, self.networks, waiting, units, wires, names)
-        return _changed(fits, lambda name, unit: replace(unit, **vars(waiting[names[name]])))
+        seen = dict.fromkeys(names[rank.device] for run in runs for rank in run.ranks)
+        like = {name: stand_in(key, seen) for name, key in self.alike.items()}
+        return _changed(fits, lambda name, unit: replace(unit, **vars(waiting[like[name]])))
 
     def _with_power(self, fits: Fits) -> Fits:
         """Of hosts with a meter, where all that was busy there is of one type."""

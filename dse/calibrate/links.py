@@ -32,7 +32,8 @@ ALONE = 4
 LARGE = (2**20, 2**22, 2**25)
 """Bytes of messages that are tried a few times: 32 MB is the largest tensor of the networks that people spread."""
 LATE_BYTES = (64, 4096, 65536, 2**20)
-"""Of messages that come while their receiver computes: sizes that are tried alone, too, for they must be there."""
+"""Of messages that come while their receiver computes: sizes that are tried alone, too, for they must be there. On slow
+links some are not, and these tell nothing."""
 BURST_BYTES, BURST_COUNT = (64, 4096), 16
 STREAM_BYTES = 2**22
 """Of messages whose way crosses that of others, at most."""
@@ -187,7 +188,7 @@ def _often(script: _Script, first: int, second: int, most: float) -> None:
     script.wake(first, second)
     for size in SMALL[:ALONE]:
         _way(script, first, second, size)
-    for size in BURST_BYTES:
+    for size in (size for size in BURST_BYTES if size * BURST_COUNT <= OFTEN * most):
         _burst(script, first, second, size)
         _burst(script, second, first, size)
     for size in (size for size in SMALL[ALONE:] if size <= most):

@@ -72,9 +72,10 @@ class Job:
     def key(self) -> str:
         """What the run is known by: those of equal keys measure the same."""
         cnn, platform, device = self.subject.cnn, self.subject.platform, self.subject.device
-        shards = [(s.layer, s.start, s.stop, s.axis) for s in self.design.mapping.shards]
+        devices = self.design.mapping.devices
+        shards = [(s.layer, s.start, s.stop, s.axis, *_which(devices, s.device)) for s in self.design.mapping.shards]
         network = [cnn.source.blake3, cnn.folded, sorted(cnn.shapes.items())]
-        place = [[platform.devices[d].name, described(platform, d)] for d in (self.design.mapping.devices or [device])]
+        place = [[platform.devices[d].name, described(platform, d)] for d in devices or [device]]
         where, turn = place[0] if len(place) == 1 else place, [self.turn] if self.turn else []
         of = [where, network, self.design.what, shards, self.design.borders, *turn]
         return blake3(json.dumps(of).encode()).hexdigest(16)
@@ -83,6 +84,11 @@ class Job:
         devices = len(self.design.mapping.devices)
         where = self.subject.name if devices == 1 else f"{devices} devices"
         return f"{self.subject.cnn.graph.name} on {where}: {self.design.what}"
+
+
+def _which(devices: Sequence[int], device: int) -> tuple[int, ...]:
+    """Its number where there are several."""
+    return (devices.index(device),) if len(devices) > 1 else ()
 
 
 def frames_for(budget_s: float, frame_s: float) -> int:

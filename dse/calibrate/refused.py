@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dse.calibrate.command import SAMPLES
+from dse.calibrate.fits import declared
 from dse.calibrate.samples import Store
 from dse.inputs import Cnn
 from model.cluster.coefficients import load
@@ -40,6 +41,12 @@ def check_place(out: Path, platform: Path, check: bool) -> None:
         raise CleaveError(f"{out}: no calibration was begun there, so there is nothing to check")
     if not begun and (out / platform.name).exists():
         raise CleaveError(f"{out / platform.name}: is there already, and would be replaced; choose another --out")
+
+
+def check_coefficients(platform: Platform) -> None:
+    """``CleaveError`` where a device has no set that what is not measured of it can be taken from."""
+    for device in platform.devices:
+        load(declared(device.coefficients)).unit(device.unit)
 
 
 MEASURED_BY = ("meter", "interface")

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
@@ -147,13 +148,19 @@ def _as_written(path: Path) -> AbstractContextManager[None]:
 def _run(body: dict[str, Any]) -> Run:
     lists = ("latencies_s", "ranks", "samples", "arrivals")
     plain = {key: value for key, value in body.items() if key not in ("kind", *lists)}
-    return Run(
+    run = Run(
         **plain,
         latencies_s=tuple(body["latencies_s"]),
         ranks=tuple(_footing(rank) for rank in body["ranks"]),
         samples=tuple(_sample(sample) for sample in body["samples"]),
         arrivals=tuple(Arrival(**arrival) for arrival in body.get("arrivals", ())),
     )
+    datetime.fromisoformat(run.date)
+    if {len(run.latencies_s)} != {
+        len(times) for times in (run.latencies_s, *(s.times_s for s in run.samples)) if times
+    }:
+        raise ValueError("its frames are not as many everywhere")
+    return run
 
 
 def _footing(body: dict[str, Any]) -> Footing:

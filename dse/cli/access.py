@@ -69,6 +69,11 @@ class Login:
         names = [each.name for each in fields(self) if getattr(self, each.name) != getattr(usual, each.name)]
         return [f"--{name.replace('_', '-')}" for name in names]
 
+    def refuse(self) -> None:
+        """``CleaveError`` where an option was given although all hosts are this machine."""
+        for option in self.given:
+            raise CleaveError(f"{option} says how hosts are reached, and all of these are this machine; leave it out")
+
     @cached_property
     def password(self) -> str:
         """Asked for once."""
@@ -132,6 +137,7 @@ def reached(say: Console, platform: Platform, access: Login) -> Iterator[Hosts]:
 def unfit(say: Console, platform: Platform, access: Login) -> list[str]:
     """What keeps hosts from taking part, a sentence each; ``DeployError`` where none can. Of hosts elsewhere alone."""
     if any(host.address in HERE for host in platform.hosts):
+        access.refuse()
         return []
     with reached(say, platform, access) as hosts:
         verdicts = hosts.check(mixed=access.mixed)

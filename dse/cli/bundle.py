@@ -245,7 +245,7 @@ def _replanned(
     out = _beside(bundle) / role.place
     made = shelf.put(out, cnn, left, best.mapping, form)
     show.warn_expected(shelf.say, left, of_mapping(cnn.graph, left, best.mapping))
-    note = form.note | {"from": str(bundle), "predicted": best.value}
+    note = form.note | {"from": str(bundle), best.source: best.value}
     return made, {"bundle": str(out), "replanned": note}
 
 
@@ -285,4 +285,4 @@ def _searched(saved: Saved | None, cnn: Cnn, left: Platform, role: Role, say: Co
 def _value(best: Found, role: Role) -> str:
     name, *_ = UNITS[role.objective]
     devices = len(best.mapping.devices)
-    return f"{name} {shown(role.objective, best.value)} (predicted) on {many(devices, 'device')}"
+    return f"{name} {shown(role.objective, best.value)} ({best.source}) on {many(devices, 'device')}"

@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
+from codegen.folder import scratch
 from dse import show
 from dse import show_calibrated as shown
 from dse.calibrate import command as job
@@ -95,6 +96,8 @@ def calibrate(
     cnns = networks.read()
     refused.check_names(cnns)
     refused.check_place(out, file, check)
+    if not check:
+        refused.check_coefficients(cluster)
     if adjust:
         refused.check_adjustable(out / file.name, check)
     if dry_run:
@@ -137,18 +140,19 @@ def _judge(found: Sequence[Drift], slowdowns: Mapping[str, float], calibrated: P
 
 
 def _conclude(lab: Lab, found: Measured, calibrated: Path, as_json: bool) -> None:
-    """Write what comes of all that was measured, try it on the runs on several devices, and say how far it is off."""
+    """Try what comes of all that was measured on the runs on several devices, write it, and say how far it is off."""
     say = aside(as_json)
     show.line(say, "fitting what was measured")
     made = results.result(lab, found)
+    with scratch(lab.folder, ".tried-") as draft:
+        results.write(draft, calibrated.name, made)
+        tests = tried(lab, found, Platform.from_file(str(draft / calibrated.name)))
+    made = corrected(made, tests, found.apart)
     before = [device for device in _devices_before(calibrated) if device.slowdown != 1]
     results.write(lab.folder, calibrated.name, made)
     if before:
         names = ", ".join(f"{device.name} {device.slowdown:g}" for device in before)
         show.line(say, f"what --adjust had found is gone: {names}; --check --adjust finds it anew")
-    tests = tried(lab, found, Platform.from_file(str(calibrated)))
-    made = corrected(made, tests, found.apart)
-    results.write(lab.folder, calibrated.name, made)
     if as_json:
         print_json(shown.body(lab, found, made, tests))
     else:

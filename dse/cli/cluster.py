@@ -37,7 +37,6 @@ from dse.cli.prepare import Environment, checked
 from model.cluster.platform import Platform
 from runtime import bench as benching
 from runtime.deploy.ship import Shipped
-from runtime.errors import CleaveError
 from runtime.frames import save_text
 from runtime.images import Pixels
 from runtime.launch import TIMEOUT_S, read_plan
@@ -184,8 +183,7 @@ def bench(
 def _running(made: Outgoing, access: Running, as_json: bool) -> Iterator[benching.Runner | None]:
     """What runs a bundle on its hosts; None where all of these are this machine."""
     if is_here(made.bundle, made.left):
-        for option in access.given:
-            raise CleaveError(f"{option} says how hosts are reached, and all of these are this machine; leave it out")
+        access.refuse()
         yield None
         return
     with connected(made.bundle, made.left, access, made.area, replan=True) as hosts:

@@ -203,15 +203,15 @@ def _place_cnn(of: OfCnn, objective: str, out: Path | None, as_json: bool) -> No
     coding = job.Coding(job.widest(cnn), splits_of(of.splits, platform))
     begin = time.monotonic()
     found = exact(*job.prepare(cnn, platform, coding), f"{objective}_s", evaluator, limits)
-    seconds = time.monotonic() - begin
+    seconds, error = time.monotonic() - begin, of_mapping(cnn.graph, platform, found.mapping)
     if out:
         save_text(str(out), found.mapping.to_json(cnn.graph, platform))
     if as_json:
-        print_json(show_placed.cnn_body(cnn, platform, found, evaluator, seconds))
+        print_json(show_placed.cnn_body(cnn, platform, found, error, evaluator, seconds))
     else:
         show_placed.cnn(console, platform, found, seconds)
         show.line(console, f"use it: {_use(of, out)}" if out else "keep the mapping with --out FILE")
-        show.warn_expected(console, platform, of_mapping(cnn.graph, platform, found.mapping))
+        show.warn_expected(console, platform, error)
     show.warn_unlike(aside(as_json), cnn.graph, platform)
 
 

@@ -41,6 +41,7 @@ from dse.closing.loop import Limits
 from dse.evaluation import BOTH, EVALUATORS, OBJECTIVES
 from dse.ready import HERE
 from dse.settings import Settings
+from dse.units import quantity
 from model.cluster.platform import Platform
 from runtime.errors import CleaveError
 from runtime.launch import TIMEOUT_S, Mpirun
@@ -213,7 +214,7 @@ def splits_of(asked: int | None, cluster: Platform) -> int:
 
 
 def _objectives(text: str) -> tuple[str, ...]:
-    known = {name.split("_")[0]: name for name in OBJECTIVES}
+    known = {quantity(name): name for name in OBJECTIVES}
     names = [word.strip() for word in text.split(",")]
     unknown = [name for name in names if name not in known]
     if unknown or len(set(names)) < len(names) or len(names) < 2:

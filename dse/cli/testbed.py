@@ -61,6 +61,8 @@ def down(
     as_json: JsonOption = False,
 ) -> None:
     """Take down a testbed, or what a crash has left of it. Removes what up has made, and nothing else."""
+    if every and name != DEFAULT:
+        raise CleaveError(f"--name {name} says nothing with --all: every testbed would be taken down; leave one out")
     asked = lifecycle.names() if every else [state.check_name(name)]
     found = [one for one in asked if one in lifecycle.names()]
     nothing = "" if found else f"nothing to take down: {'no testbed' if every else f'no testbed {name!r}'} is up"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dse.evaluation import OBJECTIVES
 from model.mappings.arrays import Floats
 
-LATENCY, PERIOD = OBJECTIVES.index("latency_s"), OBJECTIVES.index("period_s")
+LATENCY = OBJECTIVES.index("latency_s")
 
 
 def choose(

@@ -9,8 +9,9 @@ All but the measurements is deterministic.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -47,6 +48,8 @@ GIVEN = 0.5
 NOTHING = np.full(len(OBJECTIVES), np.nan)
 PATIENCE = 2
 """A host that so many mappings failed on is left alone."""
+MEAN = math.sqrt(2 / math.pi)
+"""Of the absolute values of a normal distribution about 0, in its standard deviations."""
 
 
 class Rig(Protocol):
@@ -156,22 +159,30 @@ class Closed:
         """Those that did not fail."""
         return [a for a in self.attempts if not a.found.failed]
 
-    def errors(self) -> dict[str, tuple[float, float]]:
-        """Mean relative error of the model, and of what was expected, by objective that was measured."""
-        seen, said, expected = (
-            np.array([of(a) for a in self.measured]).reshape(-1, len(OBJECTIVES))
-            for of in (lambda a: a.found.values, lambda a: a.predicted, lambda a: a.expected)
-        )
-        known = {name: ~np.isnan(seen[:, k]) for k, name in enumerate(OBJECTIVES)}
-        return {
-            name: (_off(said[at, k], seen[at, k]), _off(expected[at, k], seen[at, k]))
-            for k, (name, at) in enumerate(known.items())
-            if at.any()
-        }
+    def errors(self) -> dict[str, tuple[float, float | None]]:
+        """See ``errors_of``."""
+        return errors_of(self.measured)
 
 
-def _off(said: Floats, seen: Floats) -> float:
-    return float(np.mean(np.abs(said / seen - 1)))
+def errors_of(measured: Sequence[Attempt]) -> dict[str, tuple[float, float | None]]:
+    """Mean relative error of the model, by objective that was measured, and of what was expected once others were
+    measured; None: all were measured at once.
+    """
+    seen, said, expected = (
+        np.array([of(a) for a in measured]).reshape(-1, len(OBJECTIVES))
+        for of in (lambda a: a.found.values, lambda a: a.predicted, lambda a: a.expected)
+    )
+    corrected = np.where(expected != said, expected, np.nan)
+    model = {name: _off(said[:, k], seen[:, k]) for k, name in enumerate(OBJECTIVES)}
+    return {
+        name: (off, _off(corrected[:, k], seen[:, k])) for k, (name, off) in enumerate(model.items()) if off is not None
+    }
+
+
+def _off(said: Floats, seen: Floats) -> float | None:
+    """Mean relative error where both are known; None: nowhere."""
+    errors = np.abs(said / seen - 1)
+    return None if np.isnan(errors).all() else float(np.nanmean(errors))
 
 
 @dataclass(eq=False)
@@ -217,14 +228,15 @@ class Closing:
     def _correction(self, pool: Pool) -> Correction:
         return Correction.fitted(pool.traits, pool.scores, self._known(pool))
 
-    def _corrected(self, pool: Pool) -> Floats:
+    def _corrected(self, pool: Pool, correction: Correction) -> Floats:
         """``(n, 4)`` measurements where there are, else corrected predictions."""
         known, judge = self._known(pool), self.space.judge
-        return np.where(np.isnan(known), self._correction(pool)(judge, pool.scores[judge], pool.traits), known)
+        return np.where(np.isnan(known), correction(judge, pool.scores[judge], pool.traits), known)
 
     def _searched_on(self, front: Front, pool: Pool, number: int) -> tuple[Front, Pool]:
         """What is known, and what a search finds that starts from the best of it and knows of all measurements."""
-        space, best = self.space, self._best(pool)
+        space, correction = self.space, self._correction(pool)
+        best = self._best(pool, self._corrected(pool, correction))
         spread = best[
             np.linspace(0, len(best) - 1, num=min(len(best), int(GIVEN * space.settings.population)), dtype=int)
         ]
@@ -234,16 +246,14 @@ class Closing:
             seed=space.settings.seed + number,
             head_start=False,
         )
-        found = search(
-            space.encoding, space.costs, settings, begin_with=pool.genes[spread], correct=self._correction(pool)
-        )
+        found = search(space.encoding, space.costs, settings, begin_with=pool.genes[spread], correct=correction)
         more = {name: getattr(front, name) + getattr(found, name) for name in ("evaluated", "search_s", "scoring_s")}
         return replace(front, **more), pool.joined(space, found.genes, found.last)
 
     def _measure(self, pool: Pool) -> bool:
         """One round of measurements; whether there was anything to measure."""
         space, correction = self.space, self._correction(pool)
-        scores, judge = self._corrected(pool), space.judge
+        scores, judge = self._corrected(pool, correction), space.judge
         count = min(self.limits.batch, self.limits.count - len(self.attempts))
         picks = choose(
             scores,
@@ -263,7 +273,12 @@ class Closing:
 
     def _may(self, mapping: Mapping) -> bool:
         """Whether it is worth trying: it was not, and its hosts have not failed others."""
-        return mapping not in self.attempts and not self._gone & {self.space.hosts[d] for d in mapping.devices}
+        return mapping not in self.attempts and self._works(mapping)
+
+    def _works(self, mapping: Mapping) -> bool:
+        """Whether nothing is known against it: it has not failed, nor have its hosts failed others."""
+        failed = mapping in self.attempts and self.attempts[mapping].found.failed
+        return not failed and not self._gone & {self.space.hosts[d] for d in mapping.devices}
 
     @property
     def _gone(self) -> set[str]:
@@ -276,30 +291,47 @@ class Closing:
         self.say(f"measuring {what}, latency expected {shown(OBJECTIVES[0], expected[0])}")
         try:
             found = self.rig.run(mapping, self.folder)
-            self.say(f"measured {what}: latency {shown(OBJECTIVES[0], found.values[0])}")
+            came = f"measured {what}: latency {shown(OBJECTIVES[0], found.values[0])}"
         except CleaveError as error:
             self.rig.cnn.graph.check_files()  # else each would fail
             found = _failed(error)
-            self.say(f"measuring {what} failed: {'; '.join(found.failed)}")
+            came = f"measuring {what} failed: {'; '.join(found.failed)}"
         self.attempts[mapping] = Attempt(mapping, found, predicted, expected)
         with (self.folder / FILE).open("ab", buffering=0) as file:
             add_line(file, self.rig.line(mapping, found, expected))
+        self.say(came)  # last: who ends the command is let go here
 
-    def _best(self, pool: Pool) -> NDArray[np.intp]:
-        """Numbers of the mappings that no other dominates; of those that were measured, no other that was."""
-        scores = self._corrected(pool)[:, self.space.settings.columns]
-        keep = np.zeros(len(scores), dtype=bool)
-        for among in (~np.isnan(self._known(pool)[:, LATENCY]), np.ones(len(scores), dtype=bool)):
-            at = np.flatnonzero(among)
+    def _best(self, pool: Pool, scores: Floats) -> NDArray[np.intp]:
+        """Numbers of the mappings that no other dominates; of those that were measured, no other that was.
+
+        Of what does not work on its hosts none, unless nothing does. scores: ``(n, 4)`` corrected
+        """
+        works = np.array([self._works(mapping) for mapping in pool.mappings])
+        usable = works | ~works.any()
+        keep, columns = np.zeros(len(scores), dtype=bool), self.space.settings.columns
+        for among in (~np.isnan(self._known(pool)[:, LATENCY]), usable):
+            at = np.flatnonzero(among & usable)
             if len(at):
-                keep[at] |= moocore.is_nondominated(scores[at], keep_weakly=False)
+                keep[at] |= moocore.is_nondominated(scores[at][:, columns], keep_weakly=False)
         return np.flatnonzero(keep)
 
     def _front(self, front: Front, pool: Pool) -> Front:
         """All that is known, as a front."""
-        known, scores = self._known(pool), self._corrected(pool)
-        whole = replace(front, genes=pool.genes, scores=scores, measured=known, predicted=pool.scores[self.space.judge])
-        return in_order(whole.at(self._best(pool)), self.space.settings.columns)
+        known, predicted, correction = self._known(pool), pool.scores[self.space.judge], self._correction(pool)
+        scores = self._corrected(pool, correction)
+        off = np.where(
+            np.isnan(known), self._off(correction.deviation(self.space.judge, predicted, pool.traits)), np.nan
+        )
+        whole = replace(front, genes=pool.genes, scores=scores, measured=known, predicted=predicted, off=off)
+        return in_order(whole.at(self._best(pool, scores)), self.space.settings.columns)
+
+    def _off(self, deviation: Floats) -> Floats:
+        """``(n, 4)`` relative errors to expect of corrected predictions: their deviation, in the mean, and no less than
+        what those were off by that were measured then; NaN: none was. deviation: ``(n, 4)`` relative
+        """
+        once = errors_of([a for a in self.attempts.values() if not a.found.failed])
+        least = [corrected for name in OBJECTIVES for _, corrected in [once.get(name, (0.0, None))]]
+        return np.maximum(MEAN * deviation, np.array(least, dtype=float))
 
 
 def _failed(error: CleaveError) -> Measurement:

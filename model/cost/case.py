@@ -30,10 +30,14 @@ class Case:
     def of(graph: Graph, platform: Platform, mapping: Mapping) -> Case:
         """Lower a checked mapping."""
         g = arrays(graph)
-        shards = shards_of(g, mapping)
-        messages = lowered(g, shards, len(platform.devices))
-        size = room(g, np.diff(shards.ptr).astype(np.int64), len(platform.devices))
-        return Case(g, shards, messages, costs(graph, g, platform), size, ledger(size))
+        return Case.lowered(g, costs(graph, g, platform), mapping)
+
+    @staticmethod
+    def lowered(g: GraphArrays, costs: CostArrays, mapping: Mapping) -> Case:
+        """The same, where a network's arrays and costs are there already."""
+        shards, devices = shards_of(g, mapping), len(costs.pool)
+        size = room(g, np.diff(shards.ptr).astype(np.int64), devices)
+        return Case(g, shards, lowered(g, shards, devices), costs, size, ledger(size))
 
     @property
     def sent(self) -> int:

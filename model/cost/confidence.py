@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, astuple, dataclass, fields
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
 
 import numpy as np
+from numpy.typing import NDArray
 
 from model.cluster import coefficients
 from model.cluster.coefficients import PAPER, FrameError, UnitCost
 from model.cluster.platform import Platform
+from model.cost.case import Case
+from model.cost.costs import costs
 from model.cost.ledger import MEMORY
-from model.cost.priced import Priced, priced
-from model.mappings.arrays import Floats
+from model.cost.priced import Priced, charged
+from model.mappings.arrays import Floats, arrays
 from model.mappings.mapping import Mapping
 from model.network import layer_kinds
 from model.network.graph import Graph, Layer
-from model.network.signature import signature
+from model.network.signature import signatures
 
 FEW = 1.0
 """Relative error of a layer of whose like calibration has measured some, but too few to tell one: all of its time."""
@@ -27,17 +28,26 @@ FEW = 1.0
 
 @dataclass(frozen=True)
 class Expected:
-    """Relative errors to expect of what is told of a mapping, beside those of declared watts; memory None: unknown."""
+    """Relative errors to expect of what is told of a mapping, beside those of declared watts; None: unknown."""
 
-    latency: float
-    energy: float
+    latency: float | None
+    energy: float | None
     memory: float | None
-    period: float
+    period: float | None
 
 
 def of_mapping(graph: Graph, platform: Platform, mapping: Mapping) -> Expected | None:
     """``expected_error`` of a checked mapping."""
-    return expected_error(graph, platform, priced(graph, platform, mapping))
+    return of_mappings(graph, platform, [mapping])[0]
+
+
+def of_mappings(graph: Graph, platform: Platform, mappings: Sequence[Mapping]) -> list[Expected | None]:
+    """``expected_error`` of each checked mapping."""
+    known, g = _Known.of(graph, platform), arrays(graph)
+    if np.isnan(known.frames).all():
+        return [None] * len(mappings)
+    shared = costs(graph, g, platform)
+    return [known.expected(charged(Case.lowered(g, shared, mapping))) for mapping in mappings]
 
 
 def expected_error(graph: Graph, platform: Platform, found: Priced) -> Expected | None:
@@ -47,50 +57,54 @@ def expected_error(graph: Graph, platform: Platform, found: Priced) -> Expected 
     ``FEW``, each by its part of the time. Layers of a kind are off in the same direction, kinds and frames each by
     themselves. Energy is as far off as what processors compute.
     """
-    first, s, units = found.g.n_inputs, found.shards, _units(platform)
-    frames = [_frame(unit, graph.name) for unit in units]
-    frames_s, kinds_s, total_s = np.zeros(len(fields(FrameError))), defaultdict[str, float](float), 0.0
-    for layer in graph.layers:
-        rows = slice(s.ptr[first + layer.index], s.ptr[first + layer.index + 1])
-        for device, seconds in zip(s.device[rows], found.ledger.seconds[rows], strict=True):
-            frame, error = frames[device], _error(graph, layer, units[device])
-            if frame is None or error is None:
-                return None
-            frames_s += float(seconds) * frame
-            kinds_s[layer_kinds.kind(graph, layer)] += float(seconds) * error
-            total_s += float(seconds)
-    if not total_s:
-        return None
-    latency, period, computing = (math.hypot(each, *kinds_s.values()) / total_s for each in frames_s.tolist())
-    return Expected(latency, computing, _memory(units, found), period)
+    return _Known.of(graph, platform).expected(found)
 
 
-def worst(errors: Iterable[Expected | None]) -> Expected | None:
-    """The largest of each, of what is known."""
-    rows = [asdict(each) for each in errors if each is not None]
-    most: dict[str, Any] = {
-        field.name: max((row[field.name] for row in rows if row[field.name] is not None), default=None)
-        for field in fields(Expected)
-    }
-    return Expected(**most) if rows else None
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """Relative errors that calibration found; NaN: unknown.
 
+    layers: (L, D) of what a layer takes, beyond what frames are off by; kinds: (L,) number of its kind
+    frames: (D, 3) fields of a ``FrameError``; memory: (D,)
+    """
 
-def _units(platform: Platform) -> list[UnitCost]:
-    """Of each device."""
-    return [coefficients.load(d.coefficients).unit(d.unit) for d in platform.devices]
+    layers: Floats
+    kinds: NDArray[np.intp]
+    frames: Floats
+    memory: Floats
 
+    @staticmethod
+    def of(graph: Graph, platform: Platform) -> _Known:
+        """Of a network on the devices of a platform."""
+        sets = [(device.coefficients, device.unit) for device in platform.devices]
+        units = {each: coefficients.load(each[0]).unit(each[1]) for each in sets}
+        column = [[*units].index(each) for each in sets]
+        kinds = [layer_kinds.kind(graph, layer) for layer in graph.layers]
+        return _Known(
+            _layers(graph, [*units.values()])[:, column],
+            np.unique(kinds, return_inverse=True)[1],
+            np.array([_frame(unit, graph.name) for unit in units.values()])[column],
+            np.array([np.nan if unit.memory_error is None else unit.memory_error for unit in units.values()])[column],
+        )
 
-def _frame(unit: UnitCost, network: str) -> Floats | None:
-    """Fields of a ``FrameError``; None: unknown."""
-    error = unit.frame_error(network)
-    return None if error is None else np.array(astuple(error))
+    def expected(self, found: Priced) -> Expected | None:
+        """See ``expected_error``."""
+        bounds = found.shards.ptr[found.g.n_inputs :][: len(self.kinds) + 1]
+        rows, layer = slice(bounds[0], bounds[-1]), np.repeat(np.arange(len(self.kinds)), np.diff(bounds))
+        device, seconds = found.shards.device[rows], found.ledger.seconds[rows]
+        by_kind = np.bincount(self.kinds[layer], seconds * self.layers[layer, device])
+        frames = (seconds[:, None] * self.frames[device]).sum(axis=0)
+        total, off = seconds.sum(), np.hypot(frames, np.sqrt(np.square(by_kind).sum()))
+        if not total or np.isnan(off).any():
+            return None
+        latency, period, computing = (off / total).tolist()
+        return Expected(latency, computing, self._resident(found.account[:, MEMORY]), period)
 
-
-def _memory(units: Sequence[UnitCost], found: Priced) -> float | None:
-    """Of resident memory, by how much of it each device has."""
-    held = {device: size for device, size in enumerate(found.account[:, MEMORY].tolist()) if size}
-    errors = [error for device in held if (error := units[device].memory_error) is not None]
-    return float(np.average(errors, weights=[*held.values()])) if len(errors) == len(held) else None
+    def _resident(self, held: Floats) -> float | None:
+        """Of resident memory, by how much of it each device has."""
+        there = held > 0
+        error = float(np.average(self.memory[there], weights=held[there])) if there.any() else math.nan
+        return None if math.isnan(error) else error
 
 
 def untold(graph: Graph, platform: Platform) -> tuple[str, ...]:
@@ -101,14 +115,28 @@ def untold(graph: Graph, platform: Platform) -> tuple[str, ...]:
     """
     sets = {(d.coefficients, d.unit): coefficients.load(d.coefficients) for d in platform.devices}
     units = [s.unit(unit) for (name, unit), s in sets.items() if s.calibrated and not name.endswith(PAPER)]
-    layers = [layer for layer in graph.layers if any(_error(graph, layer, unit) is None for unit in units)]
-    return tuple(dict.fromkeys(layer.op for layer in layers))
+    return tuple(dict.fromkeys(graph.layers[at].op for at, _ in np.argwhere(np.isnan(_layers(graph, units)))))
 
 
-def _error(graph: Graph, layer: Layer, unit: UnitCost) -> float | None:
-    """Of what a layer takes, beyond what frames are off by; None: unknown."""
-    if unit.kernels and signature(graph, layer) in unit.kernels:
+def _frame(unit: UnitCost, network: str) -> tuple[float, ...]:
+    """Fields of a ``FrameError``; NaN: unknown."""
+    error = unit.frame_error(network)
+    return (math.nan,) * len(fields(FrameError)) if error is None else astuple(error)
+
+
+def _layers(graph: Graph, units: Sequence[UnitCost]) -> Floats:
+    """(L, units) errors of what layers take, beyond what frames are off by; NaN: unknown."""
+    names = signatures(graph)
+    rows = [
+        [_error(graph, layer, name, unit) for unit in units] for layer, name in zip(graph.layers, names, strict=True)
+    ]
+    return np.array(rows, dtype=float).reshape(len(names), len(units))
+
+
+def _error(graph: Graph, layer: Layer, name: str, unit: UnitCost) -> float:
+    if name in unit.kernels:
         return 0.0
     error = unit.layers[layer_kinds.kind(graph, layer)].error
-    few = error is None and any(kernel.op == layer.op for kernel in unit.kernels.values())
-    return FEW if few else error
+    if error is None:
+        return FEW if any(kernel.op == layer.op for kernel in unit.kernels.values()) else math.nan
+    return error

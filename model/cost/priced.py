@@ -73,7 +73,11 @@ class Priced:
 
 def priced(graph: Graph, platform: Platform, mapping: Mapping) -> Priced:
     """Price a checked mapping by the analytical model."""
-    case = Case.of(graph, platform, mapping)
+    return charged(Case.of(graph, platform, mapping))
+
+
+def charged(case: Case) -> Priced:
+    """Price a mapping that is lowered already."""
     desk = pricing.desk(case.size, case.costs)
     return booked(case, *pricing.price(case.g, case.shards, case.messages, case.costs, case.ledger, desk))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import chain
 from statistics import median
 from typing import Any
 
@@ -40,7 +41,7 @@ class Report:
     segments: how many samples there were
     networks: errors of the times of each
     kinds:    error of layers that were not measured, held out
-    memory:   error of the peak memory of ranks, in runs on several devices where there are some; None: they told none
+    memory:   see ``model.fit.memory.memory_error``
     paces:    by key of a run, by how much all of it was slower than the others say, relative: far from 0 something ran
               beside it, and it is worth measuring again
     """
@@ -68,12 +69,12 @@ def fit(
     graphs: Mapping[str, Graph],
     runs: Sequence[Run],
     declared: UnitCost,
-    others: Sequence[Footing] = (),
+    others: Sequence[Sequence[Footing]] = (),
 ) -> Fitted:
     """Fit what runs of one type of device tell; all else stays as it is declared.
 
     graphs: by ``Run.network``; declared: watts, frequency, threads, and how kinds compare that were not measured;
-    others: what ranks of the type held in runs on several devices.
+    others: what ranks of the type held in runs on several devices, by what was run there.
     ``CleaveError`` where there is nothing to fit to, or a network is missing.
     """
     runs = [replace(run, samples=tuple(s for s in run.samples if s.parts and s.time_s > 0)) for run in runs]
@@ -82,8 +83,9 @@ def fit(
     unit = fit_times(networks, runs, declared)
     found = scores(networks, runs, unit, partial(fit_times, declared=declared))
     ranks = [rank for run in runs for rank in run.ranks]
-    unit = fit_memory([*ranks, *others], replace(unit, busy_part=_busy_part(runs), step_s=_step_s(runs)))
-    memory = memory_error([rank for rank in others if rank.memory] or ranks, unit)
+    unit = replace(unit, busy_part=_busy_part(runs), step_s=_step_s(runs))
+    memory = memory_error(ranks, others, unit)
+    unit = fit_memory([*ranks, *chain.from_iterable(others)], unit)
     kinds = {kind: cost.error for kind, cost in unit.layers.items() if cost.error is not None}
     report = Report(sum(len(run.samples) for run in runs), found, kinds, memory, paces(networks, runs, unit))
     return Fitted(replace(unit, frame_errors=_expected(found), memory_error=memory), report)

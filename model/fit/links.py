@@ -117,15 +117,13 @@ def fit(samples: Sequence[LinkSample], types: Mapping[str, str], seed: int = 0) 
     )
 
 
-def one_way_s(links: LinkCosts, types: Mapping[str, str], source: str, target: str, size: int) -> float:
-    """Seconds of a message between two devices, one of them waiting and nothing else under way.
+def one_way_s(links: LinkCosts, way: tuple[float, float], source: str, target: str, size: int) -> float:
+    """Seconds of a message between devices of two types, one of them waiting and nothing else under way.
 
-    types: as for ``fit``. Of a pair or a type that was not measured: that of those that were which takes longest.
+    way: bytes/s and seconds of latency. Of a type that was not measured: that of those that were which takes longest.
     """
-    paths = [p for p in links.paths if (p.source, p.target) == (source, target)] or links.paths
-    values = [np.array([p.bandwidth_bytes_per_s.value, p.latency_s.value]) for p in paths]
-    ends = (_ends(links, types[name]) for name in (source, target))
-    return max(_one_way(size, path, own, other) for path, own, other in product(values, *ends))
+    ends = product(_ends(links, source), _ends(links, target))
+    return max(_one_way(size, np.array(way), own, other) for own, other in ends)
 
 
 def _ends(links: LinkCosts, kind: str) -> list[Floats]:

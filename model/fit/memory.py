@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import scipy
@@ -60,11 +61,23 @@ def fit_memory(ranks: Sequence[Footing], unit: UnitCost) -> UnitCost:
     )
 
 
-def memory_error(ranks: Sequence[Footing], unit: UnitCost) -> float | None:
-    """Relative error of ranks' peaks by a unit's coefficients; None: no rank has told."""
-    told = _told(ranks)
-    peaks = np.array([float(memory.without_input(rank.peak_bytes)) for rank, memory in told])
-    return relative_error(np.array([peak_bytes(rank, unit) for rank, _ in told]), peaks) if told else None
+def memory_error(ranks: Sequence[Footing], others: Sequence[Sequence[Footing]], unit: UnitCost) -> float | None:
+    """Relative error of ranks' peaks in runs on several devices, each by a fit to all but what was run there; where
+    these tell none, of those of one device, by a fit to them. None: no rank has told.
+
+    ranks: of one device; others: of several, by what was run; unit: all but memory
+    """
+    groups = [group for group in others if _told(group)]
+    held_out = [
+        (group, fit_memory([*ranks, *chain(*groups[:k], *groups[k + 1 :])], unit)) for k, group in enumerate(groups)
+    ]
+    judged = held_out or [(ranks, fit_memory(ranks, unit))]
+    pairs = [
+        (peak_bytes(rank, fitted), memory.without_input(rank.peak_bytes))
+        for group, fitted in judged
+        for rank, memory in _told(group)
+    ]
+    return relative_error(*np.array(pairs, dtype=np.float64).T) if pairs else None
 
 
 def _told(ranks: Sequence[Footing]) -> list[tuple[Footing, Memory]]:

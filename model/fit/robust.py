@@ -29,7 +29,7 @@ def robust(
     are further off: how many times, is returned, too.
 
     At first what is further off than usual counts less at once, so that a few do not draw what most say; from there it
-    is told what is far and what is lost (in the manner of MM-estimates: V. J. Yohai, Annals of Statistics 15, 1987).
+    is told what is far (in the manner of MM-estimates: V. J. Yohai, Annals of Statistics 15, 1987).
     """
     weight, x, usual = np.ones(len(rows)), np.zeros(rows.shape[1]), 1.0
     for further in [1.0] * ROUNDS + [far] * ROUNDS:

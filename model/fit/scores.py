@@ -25,13 +25,11 @@ class Score:
     fitted:   of the segments that the fit has seen
     held_out: of segments of several layers whose runs it has not seen; it has seen layers alone
     frame:    of all segments of such a run together, mean over runs
-    unseen:   of all segments, by a fit to the other networks
     """
 
     fitted: float
     held_out: float | None
     frame: float | None
-    unseen: float | None
 
 
 @dataclass(frozen=True)
@@ -68,15 +66,12 @@ def judged(network: Network, run: Run, unit: UnitCost) -> Judged:
 def scores(networks: Mapping[str, Network], runs: Sequence[Run], unit: UnitCost, fit: Fit) -> dict[str, Score]:
     """A score of each network. unit: what ``fit`` makes of all runs"""
     held_out = cross_validated(networks, runs, fit)
-    unseen = without_each(networks, runs, fit)
     found = {}
     for name, network in networks.items():
         mine = [each for each in held_out if each.run.network == name]
         fitted = error_of([judged(network, run, unit) for run in runs if run.network == name])
         frames = [each.frame_error for each in mine]
-        found[name] = Score(
-            fitted or 0.0, error_of(mine, 2), float(np.mean(frames)) if frames else None, unseen.get(name)
-        )
+        found[name] = Score(fitted or 0.0, error_of(mine, 2), float(np.mean(frames)) if frames else None)
     return found
 
 
@@ -113,14 +108,3 @@ def cross_validated(networks: Mapping[str, Network], runs: Sequence[Run], fit: F
 
 def _alone(run: Run) -> Run:
     return replace(run, samples=tuple(sample for sample in run.samples if len(sample.parts) == 1))
-
-
-def without_each(networks: Mapping[str, Network], runs: Sequence[Run], fit: Fit) -> dict[str, float]:
-    """Error of each network by a fit to the others; nothing where there are no others."""
-    found: dict[str, float] = {}
-    for name, network in networks.items() if len(networks) > 1 else ():
-        others = {other: networks[other] for other in networks if other != name}
-        unit = fit(others, [run for run in runs if run.network != name])
-        error = error_of([judged(network, run, unit) for run in runs if run.network == name])
-        found |= {name: error} if error is not None else {}
-    return found

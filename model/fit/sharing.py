@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from model.cost.samples import Arrival, Run
-from model.fit.link_costs import LinkCosts
+from model.fit.link_costs import LinkCosts, Path
+
+
+class Way(NamedTuple):
+    """From a device to another."""
+
+    bytes_per_s: float
+    latency_s: float
+
+    @staticmethod
+    def of(path: Path) -> Way:
+        """As it was measured."""
+        return Way(path.bandwidth_bytes_per_s.value, path.latency_s.value)
 
 
 @dataclass(frozen=True)
@@ -25,7 +38,7 @@ class Wires:
         found, free = [0.0] * len(run.samples), defaultdict[str, float](float)
         away = [m for m in run.arrivals if m.sent_s is not None and self.between(m)]
         for message in sorted(away, key=lambda m: m.sent_s or 0.0):
-            rate, host = self._rate(message.source, message.target), self.hosts[message.source]
+            (rate, _), host = self.way(message.source, message.target), self.hosts[message.source]
             begin = max(message.sent_s or 0.0, free[host])
             free[host] = begin + message.size_bytes / rate
             for index, sample in enumerate(run.samples):
@@ -38,8 +51,23 @@ class Wires:
         """Whether it goes from host to host."""
         return self.hosts[message.source] != self.hosts[message.target]
 
-    def _rate(self, source: str, target: str) -> float:
-        """Bytes a second; of a pair that was not measured the least of those that were."""
-        away = [p for p in self.links.paths if self.hosts[p.source] != self.hosts[p.target]]
-        paths = [p for p in away if (p.source, p.target) == (source, target)] or away
-        return min(path.bandwidth_bytes_per_s.value for path in paths)
+    def way(self, source: str, target: str) -> Way:
+        """From one device to another. Of a pair that was not measured it is that of the slower end, at the best that
+        this end's host has with others, or within a host at the best that any has: links are their hosts' own.
+        """
+        here, there = self.hosts[source], self.hosts[target]
+        alike = [p for p in self.links.paths if p.local == (here == there)] or self.links.paths
+        measured = [Way.of(p) for p in alike if (p.source, p.target) == (source, target)]
+        ends = [[p for p in alike if end in (self.hosts[p.source], self.hosts[p.target])] for end in (here, there)]
+        return measured[0] if measured else _slower(*(_best(map(Way.of, end or alike)) for end in ends))
+
+
+def _best(ways: Iterable[Way]) -> Way:
+    """The most bytes a second, and the least latency."""
+    rates, latencies = zip(*ways, strict=True)
+    return Way(max(rates), min(latencies))
+
+
+def _slower(one: Way, other: Way) -> Way:
+    """The fewer bytes a second, and the longer latency."""
+    return Way(min(one.bytes_per_s, other.bytes_per_s), max(one.latency_s, other.latency_s))

@@ -24,7 +24,6 @@ from model.cost.crowding import crowded_bytes
 from model.cost.rest import unrested_s
 from model.cost.samples import Run, means_s, scatter_s
 from model.cost.segment_time import Clock, Network
-from model.fit.link_costs import LinkCosts
 from model.fit.links import one_way_s
 from model.fit.robust import FAR, LOST, loss, robust
 from model.fit.sharing import Wires
@@ -89,7 +88,7 @@ def fit_waiting(
 
     units: device → what it computes at; types: device → its type, as the links of ``wires`` have them
     """
-    late = by_type(_late(runs, wires.links, types), types)
+    late = by_type(_late(runs, wires, types), types)
     longer = by_type(_longer([(run, run) for run in runs], networks, units, wires, begin_rested), types)
     busier = by_type(_longer(_of_processors(runs, units), networks, units, wires, begin_cold), types)
     parts = {types[device]: unit.busy_part or 0.0 for device, unit in units.items()}
@@ -157,11 +156,12 @@ def by_type(rows: Sequence[tuple[str, T]], types: Mapping[str, str]) -> dict[str
     return found
 
 
-def _late(runs: Sequence[Run], links: LinkCosts, types: Mapping[str, str]) -> list[tuple[str, Late]]:
+def _late(runs: Sequence[Run], wires: Wires, types: Mapping[str, str]) -> list[tuple[str, Late]]:
     """Messages, by who receives them. Those that nobody waits for are noticed when looked for."""
     found = []
     for message in (message for run in runs for message in run.arrivals):
-        alone_s = one_way_s(links, types, message.source, message.target, message.size_bytes)
+        way, ends = wires.way(message.source, message.target), (types[message.source], types[message.target])
+        alone_s = one_way_s(wires.links, way, *ends, message.size_bytes)
         late_s = 0.0 if message.took_s is None else message.took_s - alone_s
         found.append((message.target, Late(1.0, message.size_bytes, late_s)))
     return found

@@ -127,8 +127,8 @@ def predicted(cnn: Cnn, platform: Platform, mapping: Mapping, frames: int, pace:
         PACED: _simulated(cnn.graph, _slowed(cnn, platform, pace), mapping, frames) if paced else [math.nan] * len(OF),
     }
     if expected := expected_error(cnn.graph, platform, analytical):
-        memory = math.nan if expected.memory is None else expected.memory
-        found[EXPECTED] = [expected.latency, expected.period, memory, expected.energy]
+        each = expected.latency, expected.period, expected.memory, expected.energy
+        found[EXPECTED] = [math.nan if off is None else off for off in each]
     return {f"{model}_{of}": x for model, figures in found.items() for of, x in zip(OF, figures, strict=True)}
 
 

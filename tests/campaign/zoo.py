@@ -41,7 +41,8 @@ def platform(devices: int) -> Platform:
 def points(cnn: Cnn, cluster: Platform, coding: Coding) -> list[Shipped]:
     """The best point of each objective that a short search finds."""
     chromosome, costs = prepare(cnn, cluster, coding)
-    return choose(search(chromosome, costs, SETTINGS), chromosome, SETTINGS)
+    front = search(chromosome, costs, SETTINGS)
+    return choose(front, [chromosome.decode(genes) for genes in front.genes], SETTINGS)
 
 
 def check(cnn: Cnn, cluster: Platform, point: Shipped) -> tuple[bool, str]:

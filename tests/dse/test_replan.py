@@ -116,6 +116,27 @@ def test_the_best_point_that_needs_no_lost_host_is_chosen(made: Path, cnn: Cnn, 
     assert found.mapping.check(cnn.graph, left) == []
 
 
+def test_of_points_that_were_measured_the_best_is_chosen_and_said_to_be(here: Path) -> None:
+    """Not one that is better by predictions alone."""
+    file = here / "run/front.json"
+    body = json.loads(file.read_text())
+    alive = [
+        p
+        for p in body["points"]
+        if not {"p0_cpu0", "p3_cpu0"} & set(Saved.read(here / "run").points[p["point"]].devices)
+    ]
+    first, *_, last = sorted(alive, key=lambda point: point["energy_j"])
+    for point in body["points"]:
+        point["energy"] = "measured" if point is last else "predicted"
+    file.write_text(json.dumps(body))
+    assert first["energy_j"] < last["energy_j"]
+    with going("run/best-energy", "p0", "p3", dry=True) as (found, said):
+        assert found.body["replanned"]["point"] == last["point"]
+        assert found.body["replanned"]["measured"] == last["energy_j"]
+        assert "predicted" not in found.body["replanned"]
+    assert "(measured) on" in said
+
+
 def test_devices_keep_their_names_though_not_their_numbers(made: Path, cnn: Cnn) -> None:
     saved = Saved.read(made / "run")
     point = next(p for p in saved.points if not {"p0_cpu0"} & p.devices)
@@ -196,6 +217,7 @@ def test_the_bundle_of_the_best_that_is_left_stands_beside_the_other_and_is_righ
     assert [host.name for host in found.left.hosts] == ["p1", "p2"]
     note = found.body["replanned"]
     assert (note["objective"], note["without"], note["from"]) == ("energy_j", ["p0", "p3"], "run/best-energy")
+    assert note["predicted"] == Saved.read(here / "run").points[note["point"]].scores["energy_j"]
     assert "wrote run/best-energy-without-p0-p3" in said
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
 import subprocess
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +20,13 @@ from dse import run as job
 from dse.before import check_place
 from dse.evaluation import OBJECTIVES
 from dse.inputs import read_cnn
+from dse.results import from_compact
 from dse.settings import Settings
 from model.cluster.platform import Platform
+from model.cost.confidence import of_mapping
 from runtime.errors import CleaveError
 from tests.command import PROGRAM, files
+from tests.confident import calibrated
 from tests.tiny_cnn import branches, network, node, platform, save, six_layers, weight
 
 QUICK = Settings(population=30, generations=6)
@@ -77,6 +81,31 @@ def test_the_summary_says_what_was_asked_and_found(tmp_path: Path) -> None:
         assert said["verified"] is None
         assert said["ranks"] == len(shipped.mapping.devices)
         assert list(said["predicted"].values()) == list(found.front.scores[shipped.point])
+
+
+def test_every_point_says_by_how_much_its_figures_are_expected_to_be_off(tmp_path: Path) -> None:
+    """Of devices without a calibration nobody knows."""
+    graph = read_cnn(str(save(tmp_path, branches())), [], False).graph
+    half, all_ = (calibrated(tmp_path, graph, platform(3), len(graph.layers) // part) for part in (2, 1))
+    unknown = replace(platform(3).devices[2], slowdown=1e3)
+    cluster = replace(half, devices=(half.devices[0], all_.devices[1], unknown))
+    found = run(tmp_path, cluster=cluster)
+    points = json.loads((tmp_path / "out/front.json").read_text())["points"]
+    with (tmp_path / "out/front.csv").open() as lines:
+        rows = [*csv.DictReader(lines)]
+    expected = [of_mapping(graph, cluster, from_compact(graph, point["mapping"])) for point in points]
+    assert len({error and error.latency for error in expected}) > 2
+    assert None in expected
+    for point, row, error in zip(points, rows, expected, strict=True):
+        for figure in ("latency", "energy", "memory", "period"):
+            said = point[f"expected_error_{figure}"]
+            assert said == (error and getattr(error, figure))
+            assert row[f"expected_error_{figure}"] == ("" if said is None else str(said))
+    assert [found.front.expected(s.point) for s in found.shipped] == [expected[s.point] for s in found.shipped]
+    best = {s.name: expected[s.point] for s in found.shipped}
+    assert {name: one["expected_error"] for name, one in summary(tmp_path)["best"].items()} == {
+        name: error and asdict(error) for name, error in best.items()
+    }
 
 
 def test_a_wrong_answer_is_kept_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from itertools import pairwise
 from math import hypot
 from pathlib import Path
@@ -33,6 +33,7 @@ from model.cost import priced as prices
 from model.cost.samples import Run, Sample
 from model.mappings.mapping import Mapping
 from model.network.load import load
+from runtime.errors import CleaveError
 from tests.command import PROGRAM, done, dse, files
 from tests.tiny_cnn import network, node, save, six_layers
 
@@ -205,7 +206,22 @@ def test_predictions_expect_to_be_off_by_what_one_device_was_held_out_and_severa
     assert unit.memory_error == type_["residuals"]["a_cpu0"]["memory"]
     times = "latency by {latency:.1%}, energy by {computing:.1%}, memory by {memory:.1%}, period by {period:.1%}."
     said = " ".join(priced(Path("out/p.txt")).split())
-    assert f"Expected to be off, as calibration found: {times.format(memory=unit.memory_error, **expected)}" in said
+    assert f"Predictions are expected to be off: {times.format(memory=unit.memory_error, **expected)}" in said
+
+
+@pytest.mark.mpi
+def test_files_of_another_version_are_written_anew_also_by_the_platform_file_that_names_them(
+    finished: Path, here: Path
+) -> None:
+    copytree(finished, here / "out")
+    old = here / "out" / "a.json"
+    text, platform = old.read_text(), (here / "out" / "p.txt").read_text()
+    old.write_text(text.replace('"version": ', '"version": 1'))
+    with pytest.raises(CleaveError, match="run dse calibrate again, into the same folder"):
+        coefficients.load(str(old))
+    done(*CALIBRATE, "--platform", "out/p.txt")
+    assert old.read_text() == text
+    assert (here / "out" / "p.txt").read_text() == platform
 
 
 @pytest.mark.mpi
@@ -217,7 +233,10 @@ def test_of_two_runs_on_several_devices_both_count(finished: Path, here: Path) -
     lines = [line for line in map(json.loads, file.read_text().splitlines()) if line.get("key") not in more]
     for line in lines:
         if line.get("key") in times:
-            line |= {"latencies_s": [times[line["key"]]] * 3, "period_s": line["period_s"] and 1.0}
+            line |= {
+                "latencies_s": [times[line["key"]]] * len(line["latencies_s"]),
+                "period_s": line["period_s"] and 1.0,
+            }
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     told = json.loads(done(*CALIBRATE, "--json"))["together"]
     assert len(told) == len(turns()) > 1
@@ -398,6 +417,18 @@ def _slower(line: str, factor: float) -> str:
     return json.dumps(body) + "\n"
 
 
+def test_coefficients_that_are_none_are_refused_before_anything_is_measured(here: Path) -> None:
+    usual = coefficients.load("generic")
+    (here / "cpu.json").write_text(replace(usual, name="mine", units={"cpu": usual.unit("cpu")}).to_json())
+    for word, sentence in (
+        ("coefficients=nowhere", "coefficients 'nowhere' are neither shipped"),
+        ("coefficients=own.json", "coefficients 'own.json' are neither shipped"),
+        ("gpu=any (CUDA), coefficients=cpu.json", "coefficients 'mine' have no figures for a gpu"),
+    ):
+        (here / "p.txt").write_text(f"a, address=localhost, slots=0, {word}\n")
+        assert sentence in " ".join(refused(*CALIBRATE)), word
+
+
 def test_what_cannot_be_is_refused_before_anything_is_written(here: Path) -> None:
     (here / "file").write_text("mine")
     (here / "other").mkdir()
@@ -412,6 +443,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(here: Path) -> Non
         (("--platform", "nowhere.txt"), "nowhere.txt: there is no such file"),
         (("--key", "none"), "--key none: there is no such file"),
         (("--work", "../up"), "--work '../up': only letters, digits, '.', '-', '_' and '/', and no '..'"),
+        (("--mixed",), "--mixed says how hosts are reached, and all of these are this machine; leave it out"),
         (("--trust", "nobody"), "--trust nobody: must be one of key, existing"),
         (("--cnn", "other/six.onnx"), "--cnn: two networks are called 'six'; give each once, by a name of its own"),
     ):

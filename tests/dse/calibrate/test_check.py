@@ -42,10 +42,11 @@ def test_slower_messages_drift_each_way_by_itself_unless_they_are_short(now: Way
     assert [each.drifted for each in compared(ways(30e-6, 30e-6), now)] == drifted
 
 
-def found(folder: Path, measured: str = "a_cpu0", **now_s: list[float]) -> list[Drift]:
+def found(folder: Path, measured: str = "a_cpu0", again_s: float | None = None, **now_s: list[float]) -> list[Drift]:
     """What a check finds on three devices that are alike, and took 1 s; one took 0.85 when it was looked at.
 
-    measured: on which device coefficients were; now_s: what each takes, one time after the other
+    measured: on which device coefficients were; again_s: what the second took when it was looked at once more
+    now_s: what each takes, one time after the other
     """
 
     class Again(Lab):
@@ -59,6 +60,8 @@ def found(folder: Path, measured: str = "a_cpu0", **now_s: list[float]) -> list[
         looks = [looked(job, time_s) for job, time_s in zip(lab.first_looks(), (1.0, 0.85, 1.0), strict=True)]
         for look in looks:
             store.add_run(look)
+        if again_s is not None:
+            store.add_run(looked(replace(lab.first_looks()[1], turn=1), again_s))
         whole = lab.full(0, cnn, looks[0])[0]
         for turn in range(3):
             of = replace(looked(replace(whole, turn=turn), 1.0), device=measured)
@@ -74,6 +77,12 @@ def test_a_device_is_held_against_those_whose_coefficients_it_has_not_against_on
         ("a", "c_cpu0", 0.95),
     ]
     assert [d.before_s for d in each] == pytest.approx([1.0, (0.85 + 3) / 4, 1.0])
+    assert not any(d.drifted for d in each)
+
+
+def test_of_looks_at_a_device_the_one_counts_that_nothing_disturbed(tmp_path: Path) -> None:
+    each = found(tmp_path, again_s=2.0, a=[1.0], b=[1.0], c=[1.0])
+    assert each[1].before_s == pytest.approx((0.85 + 3) / 4)
     assert not any(d.drifted for d in each)
 
 

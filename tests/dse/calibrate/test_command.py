@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,6 +17,7 @@ from dse.calibrate.samples import opened
 from dse.inputs import read_cnn
 from model.cluster.platform import Platform
 from model.cost.samples import Run
+from model.mappings.mapping import Mapping
 from runtime.errors import CleaveError
 from tests.tiny_cnn import platform, save, six_layers
 
@@ -58,6 +60,24 @@ def test_a_slow_network_is_handed_to_and_fro_least_often_by_many_and_by_few(
     _, *others = together(tmp_path, NETWORKS[:1], platform(devices))
     assert {job.design.what for job in others} == {"together, 2 switches"}
     assert [job.frames for job in others] == [LEAST] * (2 if devices > 2 else 1)
+
+
+def test_each_kind_of_device_is_among_those_that_run_a_network_together(tmp_path: Path) -> None:
+    """However many hosts come first; on different hosts, where there are."""
+    lines = [f"h{k}, slots=0, gpu=any (CUDA), gpu_memory=1GB" if k < 3 else f"h{k}, slots=0-{k // 6}" for k in range(9)]
+    cluster = Platform.parse("\n".join(lines), "p.txt")
+    chosen = {device for job in together(tmp_path, NETWORKS, cluster) for device in job.design.mapping.devices}
+    names = [cluster.devices[device].name for device in sorted(chosen)]
+    assert names == ["h0_cpu0", "h1_gpu", "h2_cpu0", "h6_cpu01"]
+
+
+def test_runs_of_other_mappings_of_the_same_devices_are_others(tmp_path: Path) -> None:
+    there, back = (
+        replace(job, design=replace(job.design, mapping=Mapping.whole(job.subject.cnn.graph, row)))
+        for job in together(tmp_path, NETWORKS[:1], platform(2))[:1]
+        for row in ([0, 0, 0, 1, 1, 1], [1, 1, 1, 0, 0, 0])
+    )
+    assert there.key != back.key
 
 
 def test_devices_of_one_memory_compute_parts_of_layers_as_many_as_few(tmp_path: Path) -> None:
@@ -138,4 +158,5 @@ def test_a_device_that_was_disturbed_in_its_first_look_is_looked_at_again_and_is
 
 def looked(job: Job, time_s: float) -> Run:
     name = job.subject.cnn.graph.name
-    return Run(job.key, job.subject.name, name, "python", "", job.design.what, "", "", "", {}, (time_s,), (), ())
+    what, date = job.design.what, "2030-01-01T00:00:00+00:00"
+    return Run(job.key, job.subject.name, name, "python", "", what, date, "", "", {}, (time_s,), (), ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -93,6 +94,15 @@ def test_slow_links_and_small_hosts_get_no_message_that_takes_long() -> None:
         size = max(b.shape[0] for r in bundle.plan.ranks for b in r.buffers if b.name not in (BEFORE.name, AFTER.name))
         assert size <= min(1e6 * MOST_S, 64e6 / 32)
         assert matched(bundle.plan)
+
+
+def test_no_burst_takes_longer_than_a_message_may() -> None:
+    small, large = link_bundles(Platform.parse("a, slots=0, bandwidth=250kbit/s\nb, slots=0", "slow.txt"))
+    for bundle, some in ((small, True), (large, False)):
+        steps = [step for rank in bundle.plan.ranks for step in rank.steps if isinstance(step, SendStep)]
+        bursts = Counter(name for name in (s.buffer.rpartition("/")[0] for s in steps) if name.startswith(BURST))
+        assert bool(bursts) == some
+        assert all(count * int(name.rpartition("/")[2]) <= 250e3 / 8 * MOST_S for name, count in bursts.items())
 
 
 @pytest.fixture(scope="module")

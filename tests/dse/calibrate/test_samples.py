@@ -95,6 +95,22 @@ def test_another_file_is_refused_and_left_alone(text: str, sentence: str, tmp_pa
     assert (tmp_path / "s.jsonl").read_text() == text
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        ("[0.5,0.25]", "[]", "its frames are not as many everywhere"),
+        ("[0.125,0.25]", "[0.125]", "its frames are not as many everywhere"),
+        ("2030-01-01", "one day", "Invalid isoformat string"),
+    ],
+)
+def test_a_run_that_was_edited_is_refused(file: Path, before: str, after: str, sentence: str) -> None:
+    text = file.read_text()
+    assert before in text
+    file.write_text(text.replace(before, after))
+    with pytest.raises(CleaveError, match=f"holds a run that this version cannot read; remove the file .{sentence}"):
+        _ = reread(file).runs
+
+
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     with pytest.raises(CleaveError, match="cannot be written: No such file or directory"):
         reread(tmp_path / "no" / "s.jsonl")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -73,6 +74,7 @@ def test_so_many_are_measured_none_twice_and_the_search_learns_which_device_is_s
     found, before, rig = closed(tmp_path, 12, evaluator=evaluator)
     assert len(found.measured) == len(rig.runs) == len(set(rig.runs)) == 12
     model, corrected = found.errors()["latency_s"]
+    assert corrected is not None
     assert corrected < model
     front = found.front
     assert front.measured is not None
@@ -92,6 +94,40 @@ def test_every_score_is_what_was_measured_or_what_is_expected(tmp_path: Path) ->
     assert (front.scores[seen] == front.measured[seen]).all()
     assert np.isfinite(front.scores).all()
     assert (front.scores[:, 1] == front.predicted[:, 1]).all()
+    assert front.off is not None
+    assert np.isnan(front.off[seen]).all()
+    assert np.isnan(front.off[:, 1]).all()  # nobody meters energy: measurements say nothing of it
+    rest = ~seen[:, 0]
+    assert rest.any()
+    assert (front.off[rest, 0] > 0).all()
+
+
+def test_corrected_predictions_expect_no_less_than_what_those_were_off_by_that_were_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However well a few measurements, which scatter, can be explained."""
+    run, draw = Cluster.run, random.Random(3)
+
+    def scattered(rig: Cluster, mapping: Mapping, folder: Path) -> Measurement:
+        found = run(rig, mapping, folder)
+        return replace(found, values=found.values * [draw.gauss(1.0, 0.05), 1.0, 1.0, 1.0])
+
+    monkeypatch.setattr(Cluster, "run", scattered)
+    found, _, _ = closed(tmp_path, 6)
+    corrected, off = found.errors()["latency_s"][1], found.front.off
+    assert corrected is not None
+    assert corrected > 0.01
+    assert off is not None
+    told = off[~np.isnan(off[:, 0]), 0]
+    assert len(told) > 2
+    assert (told >= corrected).all()
+
+
+def test_what_was_measured_at_once_says_nothing_of_corrections(tmp_path: Path) -> None:
+    found, _, _ = closed(tmp_path, 1)
+    assert found.errors()["latency_s"][1] is None
+    assert found.front.off is not None
+    assert np.isnan(found.front.off).all()
 
 
 def test_no_measured_point_is_worse_than_another_and_no_predicted_one_than_any(tmp_path: Path) -> None:
@@ -113,7 +149,7 @@ def test_one_seed_and_one_cluster_give_one_result(tmp_path: Path) -> None:
 
 def test_a_host_that_is_gone_is_given_up_and_the_rest_is_measured(tmp_path: Path) -> None:
     said = list[str]()
-    found, _, _ = closed(tmp_path, 12, gone="h1_cpu0", say=said.append)
+    found, _, rig = closed(tmp_path, 12, gone="h1_cpu0", say=said.append)
     assert said[-1] == f"after {len(found.attempts)} of 12 there is nothing left to measure: h1 failed too often"
     failed = [a for a in found.attempts if a.found.failed]
     assert [a.found.hosts for a in failed] == [("h1",)] * len(failed)
@@ -121,6 +157,27 @@ def test_a_host_that_is_gone_is_given_up_and_the_rest_is_measured(tmp_path: Path
     assert len(failed) == 2
     assert found.measured
     assert np.isfinite(found.front.scores).all()
+    encoding = job.prepare(rig.cnn, rig.real, job.Coding())[0]
+    there = [device for genes in found.front.genes for device in encoding.decode(genes).devices]
+    assert rig.real.index("h1_cpu0") not in there
+
+
+def test_a_mapping_that_failed_is_not_on_the_front(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for its energy either, which nobody has measured of any."""
+    run, failed = Cluster.run, list[Mapping]()
+
+    def run_or_fail(rig: Cluster, mapping: Mapping, folder: Path) -> Measurement:
+        if len(rig.runs) % 3 == 0:
+            rig.runs.append(mapping)
+            failed.append(mapping)
+            raise CleaveError("its memory ran out")
+        return run(rig, mapping, folder)
+
+    monkeypatch.setattr(Cluster, "run", run_or_fail)
+    found, _, rig = closed(tmp_path, 12)
+    encoding = job.prepare(rig.cnn, rig.real, job.Coding())[0]
+    assert len(failed) == 4
+    assert not {encoding.decode(genes) for genes in found.front.genes} & set(failed)
 
 
 def test_a_cluster_that_is_gone_leaves_the_front_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,6 +172,10 @@ def test_nothing_speaks_of_measuring_where_nothing_is_measured() -> None:
         (("--head", "a"), "--head says how hosts are reached to measure there: add --measure N"),
         (("--measure", 2, "--trust", "all"), "--trust all: must be one of key, existing"),
         (("--measure", 2, "--key", "none"), "--key none: there is no such file"),
+        (
+            ("--measure", 2, "--head", "a"),
+            "--head says how hosts are reached, and all of these are this machine; leave it out",
+        ),
     ],
 )
 def test_options_that_cannot_be_are_refused_before_the_search(words: tuple[object, ...], sentence: str) -> None:

@@ -78,6 +78,12 @@ def test_taking_down_what_is_not_there_is_no_error(monkeypatch: pytest.MonkeyPat
     assert dse("testbed", "status").out == "no testbed is up\n"
 
 
+def test_one_testbed_and_every_one_are_not_asked_for_at_once() -> None:
+    assert dse("testbed", "down", "--name", "mine", "--all").sentences == [
+        "--name mine says nothing with --all: every testbed would be taken down; leave one out"
+    ]
+
+
 def test_a_number_that_an_interface_or_a_testbed_has_is_not_given_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -10,46 +10,18 @@ from pathlib import Path
 import pytest
 
 from model.cluster import coefficients
-from model.cluster.coefficients import FrameError, Kernel, UnitCost
-from model.cluster.platform import Platform
-from model.cost.confidence import FEW, Expected, expected_error, of_mapping, untold, worst
+from model.cost.confidence import FEW, Expected, expected_error, of_mapping, untold
 from model.cost.priced import priced
 from model.mappings.mapping import Mapping
 from model.network.graph import Graph
 from model.network.layer_kinds import kind
-from model.network.signature import signature
+from tests.confident import COMPUTING, FRAMES, MEASURED, MEMORY, PERIOD, REGRESSED, calibrated
 from tests.tiny_cnn import graph_of, platform, six_layers
-
-MEASURED, PERIOD, COMPUTING, MEMORY, REGRESSED = 0.04, 0.05, 0.06, 0.01, 0.2
-FRAMES = FrameError(MEASURED, PERIOD, COMPUTING)
 
 
 @pytest.fixture
 def graph(tmp_path: Path) -> Graph:
     return graph_of(tmp_path, six_layers())
-
-
-def calibrated(tmp_path: Path, graph: Graph, cluster: Platform, known: int, calibrated: bool = True) -> Platform:
-    """A platform whose first device measured so many of the layers, each of which takes a millisecond."""
-    made = coefficients.load("generic")
-
-    def figures(unit: UnitCost) -> UnitCost:
-        layers = {k: replace(cost, macs_per_cycle=1e30, overhead_s=1e-3, error=REGRESSED)
-                  for k, cost in unit.layers.items()}  # fmt: skip
-        kernels = {signature(graph, layer): Kernel(layer.op, 1e-3) for layer in graph.layers[:known]}
-        others = FrameError(*(3 * error for error in astuple(FRAMES)))
-        return replace(
-            unit,
-            layers=layers,
-            kernels=kernels,
-            frame_errors={graph.name: FRAMES, "another": others},
-            memory_error=MEMORY,
-        )
-
-    path = tmp_path / f"{known}.json"
-    units = {name: figures(unit) for name, unit in made.units.items()}
-    path.write_text(replace(made, calibrated=calibrated, units=units).to_json())
-    return replace(cluster, devices=tuple(replace(d, coefficients=str(path)) for d in cluster.devices))
 
 
 def together(graph: Graph, known: int, error: float) -> Expected:
@@ -77,13 +49,6 @@ def test_of_a_network_that_was_not_measured_frames_are_off_as_of_the_others(tmp_
     found = of_mapping(replace(graph, name="unseen"), cluster, Mapping.whole(graph, [0] * 6))
     assert found
     assert astuple(found) == pytest.approx((2 * MEASURED, 2 * COMPUTING, MEMORY, 2 * PERIOD))
-
-
-def test_the_worst_is_that_of_each_by_itself() -> None:
-    unknown = Expected(0.3, 0.1, None, 0.1)
-    assert worst([Expected(0.1, 0.2, 0.3, 0.4), None, unknown]) == Expected(0.3, 0.2, 0.3, 0.4)
-    assert worst([unknown]) == unknown
-    assert worst([None]) is None
 
 
 def test_of_figures_that_nobody_measured_no_error_is_known(tmp_path: Path, graph: Graph) -> None:

@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from model.fit.link_costs import BOTH, BURST, LATE, TWO, WAY, Estimate, LinkSample
+from model.fit.link_costs import BOTH, BURST, LATE, TWO, WAY, Estimate, LinkCosts, LinkSample, Path
 from model.fit.links import _line, fit, one_way_s
+from model.fit.sharing import Way, Wires
 from runtime.errors import CleaveError
 
 SIZES = (4, 16, 64, 1024, 4096, 16384, 65536, 262144, 917504, 2**20, 1179648, 2**22, 2**25)
 COUNT = 16
 TYPES = {"a_cpu0": "small", "b_cpu0": "small", "c_cpu0": "small"}
+HOSTS = {name: name for name in TYPES}
 
 
 @dataclass(frozen=True)
@@ -183,10 +185,28 @@ def test_a_message_of_a_type_that_was_not_measured_takes_what_it_takes_the_slowe
     both = replace(found, devices={**found.devices, "slow": slow})
 
     def took_s(kind: str) -> float:
-        return one_way_s(both, {"a_cpu0": "small", "b_cpu0": kind}, "a_cpu0", "b_cpu0", 64)
+        return one_way_s(both, Wires(both, HOSTS, {}).way("a_cpu0", "b_cpu0"), "small", kind, 64)
 
     assert took_s("small") == pytest.approx(truth.whole(64), rel=1e-3)
     assert took_s("unknown") == took_s("slow") > 1
+
+
+def test_between_two_that_were_not_measured_it_goes_as_fast_as_the_slower_of_both_does_with_others() -> None:
+    """A ring of four, one of which has a slow link; and two devices of one host, as those of another host."""
+
+    def path(source: str, target: str, rate: float, latency: float, local: bool = False) -> Path:
+        rate_, latency_, step = (Estimate(value, value, value) for value in (rate, latency, 0.0))
+        return Path(source, target, local, rate_, latency_, step, {})
+
+    ring = [("a0", "b0", 9e6, 1e-4), ("b0", "c0", 8e6, 2e-4), ("c0", "d0", 1e6, 4e-4), ("d0", "a0", 2e6, 3e-4)]
+    paths = [path(*ends, *way) for a, b, *way in ring for ends in ((a, b), (b, a))]
+    paths += [path("a0", "a1", 5e9, 0.0, local=True), path("a1", "a0", 4e9, 0.0, local=True)]
+    wires = Wires(LinkCosts({}, tuple(paths), ()), {f"{host}{k}": host for host in "abcd" for k in (0, 1)}, {})
+    assert wires.way("c0", "d0") == Way(1e6, 4e-4)
+    assert wires.way("a0", "c0") == wires.way("c1", "a1") == Way(8e6, 2e-4)
+    assert wires.way("b0", "d0") == Way(2e6, 3e-4)
+    assert wires.way("a0", "a1") == Way(5e9, 0.0)
+    assert wires.way("b0", "b1") == Way(5e9, 0.0)
 
 
 def test_the_same_samples_and_seed_give_the_same_figures() -> None:
