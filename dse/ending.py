@@ -89,7 +89,8 @@ def stoppable() -> Iterator[None]:
 def leave_if_asked() -> None:
     """End the command if a signal came whose exception was lost. Long work calls it now and then."""
     if _asked and not (_patient and _asked == [signal.SIGINT]):
-        sys.exit(128 + next((number for number in _asked if number != signal.SIGINT), signal.SIGINT))
+        others = [number for number in _asked if number != signal.SIGINT]  # which nothing goes on after
+        sys.exit(128 + (others or _asked)[0])
 
 
 def _fail(*sentences: str) -> NoReturn:

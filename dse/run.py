@@ -192,10 +192,11 @@ def _space(encoding: Chromosome, costs: CostArrays, settings: Settings, platform
 
 def _expecting(front: Front, mappings: Sequence[Mapping], cnn: Cnn, platform: Platform) -> Front:
     """With what calibration lets expect of its points, where measurements do not say it."""
-    said = [[None] * len(OBJECTIVES) if e is None else astuple(e) for e in of_mappings(cnn.graph, platform, mappings)]
-    off, known = np.array(said, dtype=float), np.full_like(front.scores, np.nan) if front.off is None else front.off
-    seen = known if front.measured is None else front.measured
-    return replace(front, off=np.where(np.isnan(known) & np.isnan(seen), off, known))
+    errors = of_mappings(cnn.graph, platform, mappings)
+    off = np.array([[None] * len(OBJECTIVES) if e is None else astuple(e) for e in errors], dtype=float)
+    if front.measured is not None:
+        off[~np.isnan(front.measured)] = np.nan
+    return replace(front, off=off if front.off is None else np.where(np.isnan(front.off), off, front.off))
 
 
 def choose(front: Front, mappings: Sequence[Mapping], settings: Settings) -> list[Shipped]:

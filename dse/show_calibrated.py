@@ -19,8 +19,11 @@ from dse.calibrate.tried import Tried
 from model.cluster.coefficients import FrameError, UnitCost
 from model.cluster.platform import Platform
 from model.cost.samples import Run
-from model.fit.link_costs import FASTEST_BYTES_PER_S, Estimate, LinkCosts
+from model.fit.link_costs import BOTH, FASTEST_BYTES_PER_S, Estimate, LinkCosts
 from runtime.bench import STOLEN, TRIES
+
+SHARED = 0.5
+"""Messages that hold each other up by more, of what the shorter takes, do not go both ways at once."""
 
 
 def body(lab: Lab, found: Measured, made: Result, tests: Sequence[Tried] = ()) -> dict[str, Any]:
@@ -83,6 +86,8 @@ def calibrated(
         _alike(console, lab.platform, type_)
     if made.links:
         _links(console, made.links)
+        for sentence in held_up(lab.platform, made.links):
+            show.line(console, sentence)
     if tests:
         _tests(console, tests)
     for name, runs in (*found.runs.items(), ("several devices", found.together)):
@@ -141,6 +146,21 @@ def link_rows(links: LinkCosts) -> list[list[str]]:
          *_with_interval(path.latency_s, _microseconds)]
         for path in links.paths
     ]  # fmt: skip
+
+
+def held_up(platform: Platform, links: LinkCosts) -> list[str]:
+    """What a platform file may say, and does not, of hosts whose messages to each other go one after the other."""
+    hosts = {host.name: host for host in platform.hosts}
+    found = []
+    for each in (each for each in links.sharing if each.kind == BOTH and each.share.low > SHARED):
+        one, other = (hosts[platform.host_names[device]] for device in (each.source, each.target))
+        if one != other and not one.half_duplex and not other.half_duplex:
+            found.append(
+                f"{one.name} and {other.name} hold each other up when both send at once, by {each.share.value:.0%}; "
+                "predictions take it that they do not. If theirs is a link that sends or receives, say duplex=half, or "
+                "which medium= it is"
+            )
+    return found
 
 
 def _with_interval(found: Estimate, text: Callable[[float], str]) -> list[str]:

@@ -54,10 +54,8 @@ def labels(alike: Alike) -> dict[str, str]:
 def stand_in(key: tuple[str, str], measured: Iterable[str]) -> str:
     """A type and unit as ``labels`` has them; where it is not among those that were measured, the first of these of
     the same unit, if there is one: what was measured of nobody would cost nothing."""
-    there, (_, unit) = list(measured), key
-    return next(
-        (label for label in (" ".join(key), *there) if label in there and label.endswith(f" {unit}")), " ".join(key)
-    )
+    own, like = " ".join(key), [label for label in measured if label.endswith(f" {key[1]}")]
+    return like[0] if like and own not in like else own
 
 
 @dataclass(frozen=True)

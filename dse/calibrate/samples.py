@@ -156,9 +156,8 @@ def _run(body: dict[str, Any]) -> Run:
         arrivals=tuple(Arrival(**arrival) for arrival in body.get("arrivals", ())),
     )
     datetime.fromisoformat(run.date)
-    if {len(run.latencies_s)} != {
-        len(times) for times in (run.latencies_s, *(s.times_s for s in run.samples)) if times
-    }:
+    frames = {len(times_s) for times_s in (run.latencies_s, *(sample.times_s for sample in run.samples))}
+    if len(frames) > 1 or 0 in frames:
         raise ValueError("its frames are not as many everywhere")
     return run
 

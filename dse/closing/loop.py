@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -161,13 +161,14 @@ class Closed:
 
     def errors(self) -> dict[str, tuple[float, float | None]]:
         """See ``errors_of``."""
-        return errors_of(self.measured)
+        return errors_of(self.attempts)
 
 
-def errors_of(measured: Sequence[Attempt]) -> dict[str, tuple[float, float | None]]:
+def errors_of(attempts: Iterable[Attempt]) -> dict[str, tuple[float, float | None]]:
     """Mean relative error of the model, by objective that was measured, and of what was expected once others were
     measured; None: all were measured at once.
     """
+    measured = [attempt for attempt in attempts if not attempt.found.failed]
     seen, said, expected = (
         np.array([of(a) for a in measured]).reshape(-1, len(OBJECTIVES))
         for of in (lambda a: a.found.values, lambda a: a.predicted, lambda a: a.expected)
@@ -256,7 +257,7 @@ class Closing:
         scores, judge = self._corrected(pool, correction), space.judge
         count = min(self.limits.batch, self.limits.count - len(self.attempts))
         picks = choose(
-            scores,
+            np.where(self._working(pool)[:, None], scores, np.inf),
             correction.deviation(judge, pool.scores[judge], pool.traits),
             dispute(*(correction(who, pool.scores[who], pool.traits) for who in MODELS)),
             space.settings.columns,
@@ -274,6 +275,10 @@ class Closing:
     def _may(self, mapping: Mapping) -> bool:
         """Whether it is worth trying: it was not, and its hosts have not failed others."""
         return mapping not in self.attempts and self._works(mapping)
+
+    def _working(self, pool: Pool) -> NDArray[np.bool_]:
+        """(n,) ``_works`` of a pool."""
+        return np.array([self._works(mapping) for mapping in pool.mappings])
 
     def _works(self, mapping: Mapping) -> bool:
         """Whether nothing is known against it: it has not failed, nor have its hosts failed others."""
@@ -304,13 +309,13 @@ class Closing:
     def _best(self, pool: Pool, scores: Floats) -> NDArray[np.intp]:
         """Numbers of the mappings that no other dominates; of those that were measured, no other that was.
 
-        Of what does not work on its hosts none, unless nothing does. scores: ``(n, 4)`` corrected
+        Of what does not work on its hosts none, unless nothing was seen to. scores: ``(n, 4)`` corrected
         """
-        works = np.array([self._works(mapping) for mapping in pool.mappings])
-        usable = works | ~works.any()
+        works, seen = self._working(pool), ~np.isnan(self._known(pool)[:, LATENCY])
+        usable = works | ~(works & seen).any()
         keep, columns = np.zeros(len(scores), dtype=bool), self.space.settings.columns
-        for among in (~np.isnan(self._known(pool)[:, LATENCY]), usable):
-            at = np.flatnonzero(among & usable)
+        for among in (usable & seen, usable):
+            at = np.flatnonzero(among)
             if len(at):
                 keep[at] |= moocore.is_nondominated(scores[at][:, columns], keep_weakly=False)
         return np.flatnonzero(keep)
@@ -319,9 +324,8 @@ class Closing:
         """All that is known, as a front."""
         known, predicted, correction = self._known(pool), pool.scores[self.space.judge], self._correction(pool)
         scores = self._corrected(pool, correction)
-        off = np.where(
-            np.isnan(known), self._off(correction.deviation(self.space.judge, predicted, pool.traits)), np.nan
-        )
+        expected = self._off(correction.deviation(self.space.judge, predicted, pool.traits))
+        off = np.where(np.isnan(known), expected, np.nan)
         whole = replace(front, genes=pool.genes, scores=scores, measured=known, predicted=predicted, off=off)
         return in_order(whole.at(self._best(pool, scores)), self.space.settings.columns)
 
@@ -329,8 +333,8 @@ class Closing:
         """``(n, 4)`` relative errors to expect of corrected predictions: their deviation, in the mean, and no less than
         what those were off by that were measured then; NaN: none was. deviation: ``(n, 4)`` relative
         """
-        once = errors_of([a for a in self.attempts.values() if not a.found.failed])
-        least = [corrected for name in OBJECTIVES for _, corrected in [once.get(name, (0.0, None))]]
+        once = errors_of(self.attempts.values())
+        least = [once[name][1] if name in once else None for name in OBJECTIVES]
         return np.maximum(MEAN * deviation, np.array(least, dtype=float))
 
 

@@ -15,7 +15,7 @@ from codegen.probes import AFTER, BEFORE
 from dse.calibrate.link_keys import host_keys, unit_fields
 from dse.calibrate.links import LARGE, LATE_BYTES, MOST_S, SMALL, LinkBundle, link_bundles, read
 from dse.cli.access import Access, connected
-from dse.show_calibrated import link_rows
+from dse.show_calibrated import held_up, link_rows
 from model.cluster.platform import Platform
 from model.fit.link_costs import (
     BOTH,
@@ -29,6 +29,7 @@ from model.fit.link_costs import (
     LinkCosts,
     LinkSample,
     Overheads,
+    Sharing,
 )
 from model.fit.link_costs import Path as Way
 from model.fit.links import fit
@@ -169,6 +170,22 @@ def test_a_way_whose_bytes_cost_nothing_has_no_limit() -> None:
     rows = link_rows(LinkCosts({}, (quick, way("b", "a", 1.5e8, 4e-5)), ()))
     assert rows[0] == ["a to b", "no limit", "40000.0 to no limit", "0.0", "0.0 to 0.0"]
     assert rows[1] == ["b to a", "150.0", "150.0 to 150.0", "40.0", "40.0 to 40.0"]
+
+
+def test_hosts_that_hold_each_other_up_are_told_of_unless_the_platform_file_says_it() -> None:
+    def sharing(source: str, target: str, low: float, kind: str = BOTH) -> Sharing:
+        return Sharing(kind, source, target, "", Estimate(low + 0.1, low, low + 0.2))
+
+    found = (
+        sharing("a_cpu0", "b_cpu0", 0.8),
+        sharing("b_cpu0", "c_cpu0", 0.1),
+        sharing("c_cpu0", "a_cpu0", 0.9),
+        sharing("a_cpu0", "a_cpu1", 0.9),
+        sharing("b_cpu0", "a_cpu0", 0.9, TWO),
+    )
+    text = "a, slots=0\na, slots=1\nb, slots=0\nc, slots=0, duplex=half"
+    (told,) = held_up(Platform.parse(text, "p.txt"), LinkCosts({}, (), found))
+    assert told.startswith("a and b hold each other up when both send at once, by 90%;")
 
 
 def test_a_simulated_message_takes_what_was_fitted(tmp_path: Path) -> None:
