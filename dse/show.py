@@ -18,7 +18,7 @@ from dse.evaluation import OBJECTIVES
 from dse.place.cnn.bounds import Proven
 from dse.run import Coding, Outcome
 from dse.settings import Settings
-from dse.units import UNITS, many, shown
+from dse.units import UNITS, many, quantity, shown
 from model.cluster import coefficients
 from model.cluster.platform import Platform
 from model.cost.confidence import Expected, untold
@@ -191,7 +191,7 @@ def _closed(console: Console, closed: Closed) -> None:
 
 def proven_line(objective: str, known: Proven) -> str:
     """How far the best is from what could be."""
-    best = f"best {objective.split('_')[0]} {shown(objective, known.value)}"
+    best = f"best {quantity(objective)} {shown(objective, known.value)}"
     if known.gap is None:
         return f"{best}; nothing is known about what could be reached"
     if known.value < known.bound:

@@ -69,7 +69,7 @@ def _tried(runs: Sequence[Run], job: Job, calibrated: Platform) -> Tried:
 
 def corrected(made: Result, tests: Sequence[Tried], apart: float) -> Result:
     """With errors of frames to expect: the mean of what one device was off by, held out, and of each test; and that
-    times are others minutes later. apart: by so much, relative
+    times are others minutes later. What messages cost was fitted to the tests, too. apart: by so much, relative
     """
     return replace(made, sets=tuple(_corrected(each, tests, apart) for each in made.sets))
 
