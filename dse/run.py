@@ -20,8 +20,10 @@ from codegen.verify import Verification, verify
 from dse import provenance, results
 from dse.before import check_place, check_runs, check_whole
 from dse.chromosomes import Chromosome, chromosome
+from dse.closing.attempts import Attempt, Closed
 from dse.closing.figures import Rig, kept
-from dse.closing.loop import Attempt, Closed, Closing, Limits, Space
+from dse.closing.loop import Closing, Limits
+from dse.closing.pool import Space
 from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn
 from dse.place.cnn.bounds import Proven, bounds, proven

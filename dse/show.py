@@ -13,7 +13,7 @@ from rich.table import Table
 
 from codegen.verify import Verification
 from dse import provenance
-from dse.closing.loop import Closed
+from dse.closing.attempts import Closed
 from dse.evaluation import OBJECTIVES
 from dse.place.cnn.bounds import Proven
 from dse.run import Coding, Outcome

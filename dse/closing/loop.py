@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -21,23 +21,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse import ending
-from dse.chromosomes import Chromosome
+from dse.closing.attempts import Attempt, Closed, errors_of
 from dse.closing.choice import LATENCY, choose, dispute
 from dse.closing.figures import FILE, Measurement
+from dse.closing.pool import MODELS, Pool, Space
 from dse.closing.residuals import Correction
-from dse.evaluation import ANALYTICAL, OBJECTIVES, SIMULATOR, evaluate, traits
+from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn
 from dse.lines import add_line
 from dse.search import Front, in_order, search
-from dse.settings import Settings
 from dse.units import many, shown
-from model.cost.costs import CostArrays
 from model.mappings.arrays import Floats
 from model.mappings.mapping import Mapping
 from runtime.deploy.target import DeployError
 from runtime.errors import CleaveError
-
-MODELS = ANALYTICAL, SIMULATOR
 
 ROUNDS = 5
 """So many rounds, about; each measures an equal number of mappings."""
@@ -77,113 +74,6 @@ class Limits:
     def batch(self) -> int:
         """Mappings of a round."""
         return -(-self.count // ROUNDS)
-
-
-@dataclass(frozen=True)
-class Space:
-    """What is searched. hosts: name of the host of each device; metered: whether some hosts tell their energy"""
-
-    encoding: Chromosome
-    costs: CostArrays
-    settings: Settings
-    hosts: tuple[str, ...]
-    metered: bool
-
-    @property
-    def learnt(self) -> list[int]:
-        """Of these, those that a measurement tells of."""
-        return [k for k in self.settings.columns if OBJECTIVES[k] != "energy_j" or self.metered]
-
-    @property
-    def judge(self) -> str:
-        """Whose scores those of a front are."""
-        return ANALYTICAL if self.settings.evaluator == ANALYTICAL else SIMULATOR
-
-
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """Mappings that are known: arrays that share an index.
-
-    genes: (n, n_genes); scores: (n, 4) by evaluator, as models have them; traits: see ``dse.evaluation``
-    """
-
-    genes: NDArray[np.int32]
-    mappings: tuple[Mapping, ...]
-    scores: dict[str, Floats]
-    traits: Floats
-
-    @staticmethod
-    def of(space: Space) -> Pool:
-        """Without any."""
-        none = {who: np.zeros((0, len(OBJECTIVES))) for who in MODELS}
-        return Pool(np.zeros((0, space.encoding.n_genes), dtype=np.int32), (), none, traits(space.encoding, 0))
-
-    def joined(self, space: Space, *more: NDArray[np.int32]) -> Pool:
-        """With ``(k, n_genes)`` more, of each mapping the first that means it."""
-        known, new = set(self.mappings), dict[Mapping, NDArray[np.int32]]()
-        for genes in np.unique(np.vstack(more), axis=0):
-            mapping = space.encoding.decode(genes)
-            if mapping not in known:
-                new.setdefault(mapping, genes)
-        if not new:
-            return self
-        genes, found = np.array(list(new.values())), traits(space.encoding, len(new))
-        scores = {who: evaluate(space.encoding, space.costs, genes, who, found=found)[0] for who in MODELS}
-        return Pool(
-            np.vstack([self.genes, genes]),
-            (*self.mappings, *new),
-            {who: np.vstack([self.scores[who], scores[who]]) for who in MODELS},
-            np.vstack([self.traits, found]),
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Attempt:
-    """A mapping that was tried. predicted: (4,) by the model; expected: (4,) corrected by what was known before"""
-
-    mapping: Mapping
-    found: Measurement
-    predicted: Floats
-    expected: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class Closed:
-    """What came of it."""
-
-    front: Front
-    attempts: tuple[Attempt, ...]
-
-    @property
-    def measured(self) -> list[Attempt]:
-        """Those that did not fail."""
-        return [a for a in self.attempts if not a.found.failed]
-
-    def errors(self) -> dict[str, tuple[float, float | None]]:
-        """See ``errors_of``."""
-        return errors_of(self.attempts)
-
-
-def errors_of(attempts: Iterable[Attempt]) -> dict[str, tuple[float, float | None]]:
-    """Mean relative error of the model, by objective that was measured, and of what was expected once others were
-    measured; None: all were measured at once.
-    """
-    measured = [attempt for attempt in attempts if not attempt.found.failed]
-    seen, said, expected = (
-        np.array([of(a) for a in measured]).reshape(-1, len(OBJECTIVES))
-        for of in (lambda a: a.found.values, lambda a: a.predicted, lambda a: a.expected)
-    )
-    corrected = np.where(expected != said, expected, np.nan)
-    model = {name: _off(said[:, k], seen[:, k]) for k, name in enumerate(OBJECTIVES)}
-    return {
-        name: (off, _off(corrected[:, k], seen[:, k])) for k, (name, off) in enumerate(model.items()) if off is not None
-    }
-
-
-def _off(said: Floats, seen: Floats) -> float | None:
-    """Mean relative error where both are known; None: nowhere."""
-    errors = np.abs(said / seen - 1)
-    return None if np.isnan(errors).all() else float(np.nanmean(errors))
 
 
 @dataclass(eq=False)

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from dse import run as job
+from dse.closing.attempts import Closed
 from dse.closing.figures import FILE, Measurement
-from dse.closing.loop import Closed, Closing, Limits, Space
+from dse.closing.loop import Closing, Limits
+from dse.closing.pool import Space
 from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn, read_cnn
 from dse.search import Front, search

@@ -1,0 +1,63 @@
+"""Mappings that were tried: what was predicted and expected of them, and what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.closing.figures import Measurement
+from dse.evaluation import OBJECTIVES
+from dse.search import Front
+from model.mappings.arrays import Floats
+from model.mappings.mapping import Mapping
+
+
+@dataclass(frozen=True, eq=False)
+class Attempt:
+    """A mapping that was tried. predicted: (4,) by the model; expected: (4,) corrected by what was known before"""
+
+    mapping: Mapping
+    found: Measurement
+    predicted: Floats
+    expected: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Closed:
+    """What came of it."""
+
+    front: Front
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def measured(self) -> list[Attempt]:
+        """Those that did not fail."""
+        return [a for a in self.attempts if not a.found.failed]
+
+    def errors(self) -> dict[str, tuple[float, float | None]]:
+        """See ``errors_of``."""
+        return errors_of(self.attempts)
+
+
+def errors_of(attempts: Iterable[Attempt]) -> dict[str, tuple[float, float | None]]:
+    """Mean relative error of the model, by objective that was measured, and of what was expected once others were
+    measured; None: all were measured at once.
+    """
+    measured = [attempt for attempt in attempts if not attempt.found.failed]
+    seen, said, expected = (
+        np.array([of(a) for a in measured]).reshape(-1, len(OBJECTIVES))
+        for of in (lambda a: a.found.values, lambda a: a.predicted, lambda a: a.expected)
+    )
+    corrected = np.where(expected != said, expected, np.nan)
+    model = {name: _off(said[:, k], seen[:, k]) for k, name in enumerate(OBJECTIVES)}
+    return {
+        name: (off, _off(corrected[:, k], seen[:, k])) for k, (name, off) in enumerate(model.items()) if off is not None
+    }
+
+
+def _off(said: Floats, seen: Floats) -> float | None:
+    """Mean relative error where both are known; None: nowhere."""
+    errors = np.abs(said / seen - 1)
+    return None if np.isnan(errors).all() else float(np.nanmean(errors))
