@@ -106,9 +106,8 @@ class Outcome:
     def passed(self) -> bool:
         """Whether every bundle that was to be checked gives the whole model's answer, but for those whose mappings were
         measured on their cluster and cannot be run here."""
-        seen = self.front.measured
-        known = {s.point for s in self.shipped if seen is not None and results.known(seen[s.point])}
-        checked = [s.verification for s in self.shipped if s.verification or (s.failed and s.point not in known)]
+        measured = {attempt.mapping for attempt in self.closed.measured} if self.closed else set()
+        checked = [s.verification for s in self.shipped if s.verification or (s.failed and s.mapping not in measured)]
         return all(found is not None and found.passed for found in checked)
 
 

@@ -14,6 +14,7 @@ from dse.calibrate.command import Lab, Measured, Type
 from dse.calibrate.link_keys import unit_fields
 from model.cluster import coefficients
 from model.cluster.coefficients import UnitCost
+from model.cluster.platform import Device
 from model.cost.segment_time import Network
 from model.fit import fitting
 from model.fit.energy import Metered, metered, with_power
@@ -44,6 +45,11 @@ def declared(name: str) -> str:
         with suppress(ValueError, LookupError, TypeError):
             found = str(parsed(Path(name).read_bytes())["measured"][DECLARED])
     return str(Path(found).resolve()) if Path(found).is_file() else found
+
+
+def begun_with(device: Device) -> UnitCost:
+    """What is taken where nothing is measured of a device; ``CleaveError`` where its set is none, or lacks the unit."""
+    return coefficients.load(declared(device.coefficients)).unit(device.unit)
 
 
 def labels(alike: Alike) -> dict[str, str]:
@@ -89,8 +95,7 @@ class Fitting:
                 [rank for run in turns for rank in run.ranks if self.alike.get(rank.device) == key]
                 for turns in self.found.turns
             ]
-            known = coefficients.load(declared(device.coefficients)).unit(device.unit)
-            fit = fitting.fit(graphs, runs, replace(known, threads=device.threads), others)
+            fit = fitting.fit(graphs, runs, replace(begun_with(device), threads=device.threads), others)
             looks = [run for run in self.found.looks if self.alike[run.device] == key]
             messages: dict[str, Any] = self._messages(key)
             part = fit.unit.busy_part

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dse.calibrate.command import SAMPLES
-from dse.calibrate.fits import declared
+from dse.calibrate.fits import begun_with
 from dse.calibrate.samples import Store
 from dse.inputs import Cnn
 from model.cluster.coefficients import load
@@ -46,7 +46,7 @@ def check_place(out: Path, platform: Path, check: bool) -> None:
 def check_coefficients(platform: Platform) -> None:
     """``CleaveError`` where a device has no set that what is not measured of it can be taken from."""
     for device in platform.devices:
-        load(declared(device.coefficients)).unit(device.unit)
+        begun_with(device)
 
 
 MEASURED_BY = ("meter", "interface")

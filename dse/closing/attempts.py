@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,13 +41,12 @@ class Closed:
         return errors_of(self.attempts)
 
 
-def errors_of(attempts: Iterable[Attempt]) -> dict[str, tuple[float, float | None]]:
+def errors_of(attempts: Collection[Attempt]) -> dict[str, tuple[float, float | None]]:
     """Mean relative error of the model, by objective that was measured, and of what was expected once others were
-    measured; None: all were measured at once.
+    measured; None: all were measured at once. Those that failed have no figures.
     """
-    measured = [attempt for attempt in attempts if not attempt.found.failed]
     seen, said, expected = (
-        np.array([of(a) for a in measured]).reshape(-1, len(OBJECTIVES))
+        np.array([of(a) for a in attempts]).reshape(-1, len(OBJECTIVES))
         for of in (lambda a: a.found.values, lambda a: a.predicted, lambda a: a.expected)
     )
     corrected = np.where(expected != said, expected, np.nan)

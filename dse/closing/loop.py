@@ -146,34 +146,32 @@ class Closing:
         space, correction = self.space, self._correction(pool)
         scores, judge = self._corrected(pool, correction), space.judge
         count = min(self.limits.batch, self.limits.count - len(self.attempts))
+        works = self._working(pool)
         picks = choose(
-            np.where(self._working(pool)[:, None], scores, np.inf),
+            np.where(works[:, None], scores, np.inf),
             correction.deviation(judge, pool.scores[judge], pool.traits),
             dispute(*(correction(who, pool.scores[who], pool.traits) for who in MODELS)),
             space.settings.columns,
             space.learnt,
-            np.array([self._may(mapping) for mapping in pool.mappings]),
+            works & [mapping not in self.attempts for mapping in pool.mappings],
             count,
         )
         for i in picks:
             if self._over:
                 break
-            if self._may(pool.mappings[i]):  # still
+            if self._works(pool.mappings[i], self._gone):  # still
                 self._try(pool.mappings[i], pool.scores[judge][i], scores[i])
         return bool(picks)
 
-    def _may(self, mapping: Mapping) -> bool:
-        """Whether it is worth trying: it was not, and its hosts have not failed others."""
-        return mapping not in self.attempts and self._works(mapping)
-
     def _working(self, pool: Pool) -> NDArray[np.bool_]:
         """(n,) ``_works`` of a pool."""
-        return np.array([self._works(mapping) for mapping in pool.mappings])
+        gone = self._gone
+        return np.array([self._works(mapping, gone) for mapping in pool.mappings])
 
-    def _works(self, mapping: Mapping) -> bool:
-        """Whether nothing is known against it: it has not failed, nor have its hosts failed others."""
+    def _works(self, mapping: Mapping, gone: set[str]) -> bool:
+        """Whether nothing is known against it: it has not failed, nor needs a host that is gone."""
         failed = mapping in self.attempts and self.attempts[mapping].found.failed
-        return not failed and not self._gone & {self.space.hosts[d] for d in mapping.devices}
+        return not failed and not gone & {self.space.hosts[d] for d in mapping.devices}
 
     @property
     def _gone(self) -> set[str]:
