@@ -7,6 +7,7 @@ import platform
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -172,6 +173,17 @@ def standing(spec_file: str | Path, folder: Path, letter: str) -> Iterator[Clust
         yield Cluster(folder, found)
     finally:
         lifecycle.down(name)
+
+
+@contextmanager
+def boxed(spec_text: str, letter: str) -> Iterator[tuple[Path, Cluster]]:
+    """A testbed of such hosts while the block lasts, and a folder for the rest, which goes with it."""
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        file = folder / "hosts.spec"
+        file.write_text(spec_text)
+        with standing(file, folder / "box", letter) as box:
+            yield folder, box
 
 
 def _sweep() -> None:

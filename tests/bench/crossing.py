@@ -11,7 +11,6 @@ the turns.
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -30,7 +29,7 @@ from runtime.trace import Trace
 from tests.bench.clock import measured, runner
 from tests.bench.limited import turn
 from tests.bench.waiting import report
-from tests.cluster import Cluster, standing
+from tests.cluster import Cluster, boxed
 
 SPEC = "".join(f"pi{k}, cores={k}, share=0.45, memory=2GB, bandwidth=1Gbit/s\n" for k in range(2))
 PIECES, WHOLE = "in pieces", "whole"
@@ -92,17 +91,14 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     asked = parser.parse_args()
     cnn, found = read_cnn(asked.cnn, [], False), {form: list[Bench]() for form in FORMS}
-    with tempfile.TemporaryDirectory() as text:
-        folder, spec = Path(text), Path(text) / "crossing.spec"
-        spec.write_text(SPEC)
-        with standing(str(spec), folder / "box", "c") as box:
-            large(box, folder)
-            bundle = folder / "halves"
-            write_bundle(cnn.graph, Platform.from_file(box.platform), halves(cnn), cnn.source, bundle, force=False)
-            with runners(bundle, box) as ready:
-                for _ in range(asked.repeat):
-                    for form, run in ready.items():
-                        found[form].append(turn(run, asked.frames))
+    with boxed(SPEC, "c") as (folder, box):
+        large(box, folder)
+        bundle = folder / "halves"
+        write_bundle(cnn.graph, Platform.from_file(box.platform), halves(cnn), cnn.source, bundle, force=False)
+        with runners(bundle, box) as ready:
+            for _ in range(asked.repeat):
+                for form, run in ready.items():
+                    found[form].append(turn(run, asked.frames))
     print(f"{cnn.graph.name} in halves, {asked.repeat} turns of {asked.frames} frames")
     report(found, WHOLE)
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import tempfile
-from pathlib import Path
 
 from dse.inputs import Cnn, read_cnn
 from model.mappings.mapping import Mapping
@@ -24,7 +22,7 @@ from tests.bench.clock import measured
 from tests.bench.moving import runners
 from tests.bench.waiting import report, stretched
 from tests.campaign.drawings import split
-from tests.cluster import standing
+from tests.cluster import boxed
 
 HEEDLESS = "heedless"
 POLICIES = {"ours": "", HEEDLESS: "\n\ncore_share = lambda: 1.0\n"}
@@ -56,17 +54,14 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     asked = parser.parse_args()
     cnn, found = read_cnn(asked.cnn, [], False), {name: list[Bench]() for name in POLICIES}
-    with tempfile.TemporaryDirectory() as text:
-        folder, spec = Path(text), Path(text) / "limited.spec"
-        spec.write_text(hosts(asked.shares))
-        file, mapping = "runtime/communicator.py", mixed(cnn, len(asked.shares))
-        with (
-            standing(str(spec), folder / "box", "l") as box,
-            runners(cnn, mapping, box, folder, file, POLICIES) as ready,
-        ):
-            for _ in range(asked.repeat):
-                for name, run in ready.items():
-                    found[name].append(turn(run, asked.frames))
+    file, mapping = "runtime/communicator.py", mixed(cnn, len(asked.shares))
+    with (
+        boxed(hosts(asked.shares), "l") as (folder, box),
+        runners(cnn, mapping, box, folder, file, POLICIES) as ready,
+    ):
+        for _ in range(asked.repeat):
+            for name, run in ready.items():
+                found[name].append(turn(run, asked.frames))
     print(f"{cnn.graph.name} on shares {asked.shares} of a core, {asked.repeat} turns of {asked.frames} frames")
     report(found, HEEDLESS)
 

@@ -17,7 +17,6 @@ Period, and processor time of both ranks over a frame, are medians over the turn
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -33,7 +32,7 @@ from runtime.trace import Trace
 from tests.bench.altered import Policies, variants
 from tests.bench.clock import measured, runner
 from tests.bench.waiting import stretched
-from tests.cluster import Cluster, standing
+from tests.cluster import Cluster, boxed
 
 SPEC = "".join(f"pi{k}, cores={k}, share=0.92, memory=2GB, bandwidth=1Gbit/s\n" for k in range(2))
 STEADY = "\n\nPOKE_SHARE = 0.0\n"
@@ -115,13 +114,10 @@ def main() -> None:
     if arguments.layers:
         mapping = Mapping.whole(cnn.graph, [int(k >= arguments.layers) for k in range(len(cnn.graph.layers))])
     found: dict[str, list[Trace]] = {name: [] for name in POLICIES}
-    with tempfile.TemporaryDirectory() as folder:
-        spec = Path(folder) / "two.spec"
-        spec.write_text(SPEC)
-        with standing(str(spec), Path(folder) / "box", "m") as box, runners(cnn, mapping, box, Path(folder)) as ready:
-            for _ in range(arguments.repeat):
-                for name, run in ready.items():
-                    found[name].append(turn(run, arguments.frames))
+    with boxed(SPEC, "m") as (folder, box), runners(cnn, mapping, box, folder) as ready:
+        for _ in range(arguments.repeat):
+            for name, run in ready.items():
+                found[name].append(turn(run, arguments.frames))
     print(f"{cnn.graph.name} on two hosts, {arguments.repeat} turns of {arguments.frames} frames")
     report(found)
 

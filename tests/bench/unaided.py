@@ -32,7 +32,7 @@ from runtime.transfers import transfers
 from tests.bench.altered import variants
 from tests.bench.clock import measured, runner
 from tests.bench.moving import POLICIES, SPEC
-from tests.cluster import Cluster, standing
+from tests.cluster import Cluster, boxed
 from tests.tiny_cnn import network, node, save, weight
 
 RATE = 125e6
@@ -88,13 +88,10 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=40)
     parser.add_argument("--policy", choices=POLICIES, default="none")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as text:
-        spec = Path(text) / "two.spec"
-        spec.write_text(SPEC)
-        with standing(str(spec), Path(text) / "box", "u") as box:
-            for role in ROLES:
-                for kb in arguments.kb:
-                    report(role, kb, frames(role, kb * 1024, arguments.policy, box, arguments.frames))
+    with boxed(SPEC, "u") as (_, box):
+        for role in ROLES:
+            for kb in arguments.kb:
+                report(role, kb, frames(role, kb * 1024, arguments.policy, box, arguments.frames))
 
 
 if __name__ == "__main__":
