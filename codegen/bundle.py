@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ def fill(folder: Path, graph: Graph, platform: Platform, mapping: Mapping, origi
         hashes = _write_segments(pool, folder, graph, planned, apart=form.target == render.CPP)
     graph.check_files()
     cnn = {"path": str(origin.path), "blake3": source_hash.result(), "folded": origin.folded, "shapes": origin.shapes}
-    body = {"cnn": cnn, "platform": platform.name, **asdict(form)}
+    body = {"cnn": cnn, "platform": platform.name, "cut_by": _cutter(), **asdict(form)}
     describe(folder, body, hashes)
     return planned.plan
 
@@ -121,9 +121,11 @@ def is_there(
     """Whether a folder holds a bundle already that does just what ``fill`` would have it do."""
     try:
         made_from, made = read_bundle(folder)
+        with described(folder) as body:
+            cut_by = body.get("cut_by")
     except CleaveError:
         return False
-    if (made_from.blake3, made) != (origin.blake3, form):
+    if (made_from.blake3, made, cut_by) != (origin.blake3, form, _cutter()):
         return False
     graph, mapping, borders = _joined(graph, mapping, form)
     return _holds(folder, render.render(plan(graph, platform, mapping, borders).plan, form.target))
@@ -155,6 +157,14 @@ def check_complete(bundle: Path) -> None:
     if gone := _gone(bundle, _listed(bundle)):
         more = f", and {len(gone) - 1} more of its files" if len(gone) > 1 else ""
         raise CleaveError(f"{bundle}: {gone[0]} is gone{more}; make it again with dse generate")
+
+
+@cache
+def _cutter() -> str:
+    """A hash of what reads networks and cuts them: segments of another need not be the same."""
+    root = Path(__file__).parents[1]
+    files = (file for part in ("codegen", "model/network", "model/mappings") for file in (root / part).glob("*.py"))
+    return text_hash("".join(file.read_text(encoding="utf-8") for file in sorted(files)))
 
 
 def _joined(graph: Graph, mapping: Mapping, form: Form) -> tuple[Graph, Mapping, set[int]]:

@@ -14,6 +14,7 @@ import jinja2
 import runtime
 from runtime.compiling import NATIVE
 from runtime.errors import CleaveError
+from runtime.hashing import text_hash
 from runtime.plan import Box, Plan, RankPlan, Recv, Run, Send
 from runtime.segment import CPU
 
@@ -76,6 +77,13 @@ def render(plan: Plan, target: str = PYTHON) -> dict[str, str]:
     received = {r.device: [(s.buffer, s.source) for s in r.steps if isinstance(s, Recv)] for r in plan.ranks}
     files["sender.json"], files["receiver.json"] = _table(sent), _table(received)
     return files | (_device_files() if target == PYTHON else _native_files())
+
+
+@cache
+def programs() -> str:
+    """A short hash of all that ranks run but the plan: by it measurements are known to be of the same programs."""
+    templates = [file.read_text(encoding="utf-8") for file in sorted(TEMPLATES.iterdir())]
+    return text_hash("".join([*_device_files().values(), *templates]))[:8]
 
 
 def _device_files() -> dict[str, str]:

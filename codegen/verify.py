@@ -15,13 +15,12 @@ import onnx
 import onnxruntime as ort
 from onnx import helper
 
-from runtime.bench import Runner
 from runtime.errors import CleaveError
 from runtime.images import PLAIN, Pixels
 from runtime.infer import asked
 from runtime.inprocess import run_in_process
 from runtime.inputs import member
-from runtime.launch import TIMEOUT_S, read_plan, run
+from runtime.launch import TIMEOUT_S, Runner, read_plan, run
 from runtime.options import Options
 from runtime.plan import Plan
 from runtime.segment import CPU, NUMPY_NAMES, choose_kernels

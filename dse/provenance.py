@@ -12,13 +12,19 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from codegen.render import programs
 from dse.ready import HERE
 from model.cluster import coefficients
 from model.cluster.coefficients import PAPER
 from model.cluster.platform import Device, Platform
 from runtime.deploy.far.facts import hardware
 
-WATCHED = ("board", "processor", "processors", "kernel", "governor", "highest clock kHz", "onnxruntime", "open mpi")
+PROGRAMS = "programs"
+"""A condition: what ranks run, see ``codegen.render.programs``."""
+WATCHED = (
+    *("board", "processor", "processors", "kernel", "governor", "highest clock kHz", "onnxruntime", "open mpi"),
+    PROGRAMS,
+)
 """Conditions that are compared."""
 PROVIDERS = "providers"
 """In ``Coefficients.measured``: unit → what it computed with."""
@@ -33,14 +39,12 @@ def changes(before: Conditions, now: Conditions) -> list[str]:
 
 
 def here(platform: Platform) -> dict[str, Conditions]:
-    """What can be known without a word to any host: conditions of those that are this machine, by name."""
-    hosts = [host.name for host in platform.hosts if host.address in HERE]
-    if not hosts:
-        return {}
-    found = hardware()
+    """What can be known without a word to any host, by name: what ranks run there, and conditions of this machine."""
+    found = hardware() if any(host.address in HERE for host in platform.hosts) else {}
     with suppress(PackageNotFoundError):
         found["onnxruntime"] = version("onnxruntime")
-    return dict.fromkeys(hosts, found)
+    asked = {PROGRAMS: programs()}
+    return {host.name: asked | (found if host.address in HERE else {}) for host in platform.hosts}
 
 
 def unlike(platform: Platform, seen: Mapping[str, Conditions]) -> list[str]:

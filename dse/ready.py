@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runtime.bench import Runner
+from runtime.launch import Runner
 
 HERE = ("localhost", "127.0.0.1", "::1")
 """Addresses of hosts that are this machine: bundles are run there without SSH."""

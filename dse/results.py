@@ -24,6 +24,9 @@ from model.network.boxes import CHANNELS
 from model.network.graph import Graph
 from runtime.trace import MEASURED, PREDICTED
 
+FRONT = "front.json"
+"""In the folder of a run: the Pareto front, mappings included."""
+
 
 def write_front(
     folder: Path,
@@ -50,7 +53,7 @@ def write_front(
     entries = [row | {"mapping": compact(graph, m)} for row, m in zip(rows, mappings, strict=True)]
     lines = ",\n  ".join(json.dumps(entry) for entry in entries)
     opened = json.dumps(head, indent=1).removesuffix("\n}")
-    (folder / "front.json").write_text(f'{opened},\n "points": [\n  {lines}\n ]\n}}\n')
+    (folder / FRONT).write_text(f'{opened},\n "points": [\n  {lines}\n ]\n}}\n')
 
 
 def proven_body(known: Dict[str, Proven]) -> dict[str, dict[str, float | str | None]]:

@@ -20,10 +20,12 @@ from codegen.verify import Verification, verify
 from dse import provenance, results
 from dse.before import check_place, check_runs, check_whole
 from dse.chromosomes import Chromosome, chromosome
+from dse.closing import earlier
 from dse.closing.attempts import Attempt, Closed
 from dse.closing.figures import Rig, kept
 from dse.closing.loop import Closing, Limits
 from dse.closing.pool import Space
+from dse.closing.trouble import Trouble
 from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn
 from dse.place.cnn.bounds import Proven, bounds, proven
@@ -82,11 +84,18 @@ class Shipped:
 
 @dataclass(frozen=True)
 class Measuring:
-    """How mappings are measured. place: what brings bundles to their hosts; timeout_s: of each run there"""
+    """How mappings are measured.
+
+    place: what brings bundles to their hosts; timeout_s: of each run there
+    unfit: hosts that cannot take part, by name
+    earlier: file of what another run has measured
+    """
 
     limits: Limits
     place: Place
     timeout_s: float = TIMEOUT_S
+    unfit: frozenset[str] = frozenset()
+    earlier: Path | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +156,7 @@ def run(
         check_runs(target)
         check_whole(cnn)
     encoding, costs = prepare(cnn, platform, coding)
+    known_before = _earlier(measuring, encoding, cnn, platform)
     front = search(encoding, costs, settings, progress)
     known = proven(dict(zip(OBJECTIVES, front.scores.min(axis=0), strict=True)), bounds(encoding, costs))
     with folder.fresh(out, force, folder.RUN) as draft, kept(draft, out, say):
@@ -154,7 +164,8 @@ def run(
         if measuring:
             space = _space(encoding, costs, settings, platform)
             rig = Rig(cnn, platform, target, measuring.place, measuring.timeout_s)
-            closed = Closing(space, rig, measuring.limits, draft, say).run(front)
+            trouble = Trouble(measuring.unfit)
+            closed = Closing(space, rig, measuring.limits, draft, say, trouble, known_before).run(front)
             front = closed.front
             _warn(platform, rig, say)
         say(f"writing {many(len(front.genes), 'point')} of the front")
@@ -178,6 +189,12 @@ def run(
     return outcome
 
 
+def _earlier(measuring: Measuring | None, encoding: Chromosome, cnn: Cnn, platform: Platform) -> list[earlier.Earlier]:
+    if measuring is None or measuring.earlier is None:
+        return []
+    return earlier.read(measuring.earlier, encoding, cnn.graph, [device.name for device in platform.devices])
+
+
 def _warn(platform: Platform, rig: Rig, say: Callable[[str], None]) -> None:
     """Of hosts that are not as they were calibrated, where that was seen only when they were reached."""
     known = provenance.unlike(platform, provenance.here(platform))
@@ -188,7 +205,7 @@ def _warn(platform: Platform, rig: Rig, say: Callable[[str], None]) -> None:
 
 def _space(encoding: Chromosome, costs: CostArrays, settings: Settings, platform: Platform) -> Space:
     hosts = tuple(platform.host_names.values())
-    return Space(encoding, costs, settings, hosts, any(host.meter for host in platform.hosts))
+    return Space(encoding, costs, settings, hosts, all(host.meter for host in platform.hosts))
 
 
 def _expecting(front: Front, mappings: Sequence[Mapping], cnn: Cnn, platform: Platform) -> Front:

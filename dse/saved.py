@@ -9,6 +9,7 @@ from typing import Any
 
 from dse import results
 from dse.evaluation import OBJECTIVES
+from dse.results import FRONT
 from dse.run import Coding
 from dse.settings import Settings
 from dse.units import quantity
@@ -20,7 +21,7 @@ from runtime.errors import CleaveError
 from runtime.reading import parsed, readable
 from runtime.trace import MEASURED
 
-FRONT, SUMMARY = "front.json", "summary.json"
+SUMMARY = "summary.json"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
@@ -14,7 +13,7 @@ from runtime.energy import accounted, check_idle
 from runtime.errors import CleaveError
 from runtime.images import PLAIN, Pixels
 from runtime.infer import asked
-from runtime.launch import TIMEOUT_S, read_plan, run
+from runtime.launch import TIMEOUT_S, Runner, read_plan, run
 from runtime.options import Options
 from runtime.steady import counted, steady_s
 from runtime.trace import COMPUTE, SEND, WAIT, Memory, Trace, Usage
@@ -25,8 +24,6 @@ WARMUP, FRAMES = 4, 20
 STOLEN, TRIES = 0.02, 4
 """A run is disturbed if other virtual machines had more than this part of a rank's cores. What is to be compared with
 other runs is then measured again, so often at most."""
-Runner = Callable[[Options, float], object]
-"""Runs a bundle as some options say, in so many seconds at most."""
 
 
 @dataclass(frozen=True)

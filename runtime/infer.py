@@ -1,4 +1,4 @@
-"""Use a bundle: run a user's frames through it on this machine, and keep what it answers. Workstation only."""
+"""Use a bundle: run a user's frames through it, here or on its hosts, and keep what it answers. Workstation only."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ import numpy as np
 
 from runtime.errors import CleaveError
 from runtime.frames import Frames
-from runtime.launch import read_plan, run
+from runtime.launch import Runner, read_plan, run
 from runtime.options import Options
 from runtime.plan import Buffer, Plan
 
 MOST_BYTES = 2**31 - 2**20
 """Of all answers together: what a message of MPI can be, with room for what says which is which."""
+
+LONGEST_S = 86_400.0
+"""Most seconds of a run on hosts: the key by which they let it in has to end some day."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,14 @@ class Answer:
         return json.dumps(asdict(self), indent=1) + "\n"
 
 
-def infer(bundle: Path, options: Options) -> Answer:
-    """Run the bundle as ``options`` say, which ``asked`` has seen, however long it takes."""
+def infer(bundle: Path, options: Options, timeout_s: float | None = None, runner: Runner | None = None) -> Answer:
+    """Run the bundle as ``options`` say, which ``asked`` has seen.
+
+    timeout_s: None: however long it takes, on hosts ``LONGEST_S``
+    runner: what runs it, in so many seconds at most; None: this machine
+    """
     plan = read_plan(bundle)
-    done = run(bundle, options, timeout_s=None)
+    done = runner(options, timeout_s or LONGEST_S) if runner else run(bundle, options, timeout_s=timeout_s)
     return Answer(str(options.output), options.frames, plan.outputs, done.time_s)
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,7 +22,7 @@ import psutil
 from runtime import compiling
 from runtime.communicator import PREFIX
 from runtime.deferred import deferred
-from runtime.deploy.far.cores import cores
+from runtime.deploy.far.cores import cores, numbered
 from runtime.deploy.far.remains import memory, places
 from runtime.errors import CleaveError
 from runtime.options import Options
@@ -40,9 +40,12 @@ ASIDE_S = 3.0
 LINES = 15
 """Lines of output that are shown when no rank said why it failed."""
 
+OUT_OF_MEMORY = "memory ran out"
+"""In each sentence about a rank that ended for want of memory."""
+
 REMEDIES = {
     "MemoryError|bad_alloc|[Ff]ailed to allocate|Cannot allocate memory": (
-        "its memory ran out; choose a mapping that needs less there, or end other programs"
+        f"its {OUT_OF_MEMORY}; choose a mapping that needs less there, or end other programs"
     ),
     "No space left on device|[Qq]uota exceeded": "its disk is full; make room",
     "InvalidProtobuf|INVALID_PROTOBUF|INVALID_GRAPH": "its file is damaged; generate the bundle again",
@@ -92,15 +95,15 @@ class Mpirun:
             )
         return Mpirun(path, _version(path))
 
-    def here(self, ranks: int, threads: int = 1) -> list[str]:
+    def here(self, ranks: int, threads: int = 1, place: Sequence[str] = ()) -> list[str]:
         """The command up to the program, for all ranks on this machine, however few cores it has.
 
         Where there is a core for each thread, a rank keeps to its own: left alone, two that wait for one another now
-        and then end up on one core.
+        and then end up on one core. place: the words that say which, where somebody does
         """
-        if ranks * threads <= cores():
+        if not place and ranks * threads <= cores():
             place = ["--map-by", f"slot:PE={threads}", "--bind-to", "core"]
-        else:
+        elif not place:
             place = ["--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none"]
         words = [self.path, "-n", str(ranks), *place]
         return words + self._root() + ["--mca", "pml", "ob1", "--mca", "btl", self._shared_memory()]
@@ -130,6 +133,10 @@ class Finished:
     time_s: float
 
 
+Runner = Callable[[Options, float], Finished]
+"""Runs a bundle as some options say, in so many seconds at most."""
+
+
 def read_plan(bundle: Path) -> Plan:
     """The plan of a bundle. ``CleaveError`` where the folder is no bundle."""
     file = bundle / "plan.json"
@@ -147,13 +154,32 @@ def run(bundle: Path, options: Options, *, timeout_s: float | None = TIMEOUT_S) 
     ``CleaveError`` when a rank fails or time is up. No process is left behind, not after Ctrl-C either.
     """
     plan, mpirun = read_plan(bundle), Mpirun.find()
-    start = mpirun.here(len(plan.ranks), options.threads or max(rank.threads for rank in plan.ranks))
-    if compiling.is_compiled(bundle):
-        start += compiling.program(bundle, mpirun.path)
-        with compiling.prepared(plan, options) as ready:
-            return execute(start + ready.arguments(), timeout_s=timeout_s)
-    program = [sys.executable, str((bundle / "main.py").resolve())]
-    return execute(start + program + options.arguments(), timeout_s=timeout_s)
+    threads = [options.threads or rank.threads for rank in plan.ranks]
+    with _own_places(plan, threads, mpirun) as place:
+        start = mpirun.here(len(plan.ranks), max(threads), place)
+        if compiling.is_compiled(bundle):
+            start += compiling.program(bundle, mpirun.path)
+            with compiling.prepared(plan, options) as ready:
+                return execute(start + ready.arguments(), timeout_s=timeout_s)
+        program = [sys.executable, str((bundle / "main.py").resolve())]
+        return execute(start + program + options.arguments(), timeout_s=timeout_s)
+
+
+@contextmanager
+def _own_places(plan: Plan, threads: Sequence[int], mpirun: Mpirun) -> Iterator[list[str]]:
+    """The words that put each rank on the cores that its plan names, where this machine has them and no two ranks share
+    one; else none."""
+    own = [rank.cores for rank in plan.ranks]
+    every = [core for each in own for core in each]
+    free = numbered() == cores() and max(every, default=0) < cores()  # this process may use all
+    if not free or len(set(every)) < len(every) or any(len(c) < t for c, t in zip(own, threads, strict=True)):
+        yield []
+        return
+    text = "".join(f"rank {k}=localhost slots={','.join(map(str, each))}\n" for k, each in enumerate(own))
+    with tempfile.NamedTemporaryFile("w", prefix="cleave-", suffix=".rankfile") as file:
+        file.write(text)
+        file.flush()
+        yield mpirun.place(file.name, text)
 
 
 def execute(command: list[str], *, timeout_s: float | None) -> Finished:

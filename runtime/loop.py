@@ -76,7 +76,8 @@ def _pass(lanes: list[Lane], source: Frames, options: Options) -> str:
                 lane.rank.finish()
             if index >= 0:
                 busy_s += time.process_time() - began
-                frames.append(list(lane.rank.records))
+                if options.report:  # else nobody looks, and a day's frames are many
+                    frames.append(list(lane.rank.records))
                 _keep(kept, lane.rank, options)
         for lane in lanes:
             if lane.rank.pending:

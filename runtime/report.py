@@ -12,7 +12,7 @@ from typing import Any, Sequence
 import numpy as np
 
 from runtime.clock import Clock
-from runtime.frames import save_npz
+from runtime.frames import save_stacks
 from runtime.memory import peak_bytes
 from runtime.options import Options
 from runtime.rank import Rank, Record
@@ -24,7 +24,7 @@ GOVERNOR = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
 
 @dataclass(frozen=True)
 class Account:
-    """What one rank hands in. frames: by its own clock; outputs: of the CNN, of each frame, if they are wanted"""
+    """What one rank hands in. frames: by its own clock; outputs: of the CNN, of each frame; if they are wanted"""
 
     usage: Usage
     frames: list[list[Record]]
@@ -42,7 +42,7 @@ def hand_in(rank: Rank, options: Options, account: Account, clock: dict[int, Clo
         return ""
     if options.output:
         outputs = {name: arrays for account in accounts for name, arrays in account.outputs.items()}
-        save_npz(options.output, {name: np.stack(arrays) for name, arrays in outputs.items()})
+        save_stacks(options.output, {name: ((len(a), *a[0].shape), a[0].dtype, a) for name, a in outputs.items()})
     if not options.report:
         return ""
     clocks = [clock.get(first, Clock()) for first in rank.communicator.hosts]

@@ -118,12 +118,12 @@ class Fitting:
         return _changed(fits, lambda name, unit: replace(unit, **vars(waiting[like[name]])))
 
     def _with_power(self, fits: Fits) -> Fits:
-        """Of hosts with a meter, where all that was busy there is of one type."""
-        hosts, units = self.lab.platform.host_names, self._units(fits)
+        """Of machines with a meter, where all that was busy there is of one type."""
+        machines, units = self.lab.platform.machines, self._units(fits)
         read = defaultdict[tuple[str, str], list[Metered]](list)
         for run in (*(run for runs in self.found.runs.values() for run in runs), *self.found.together):
-            for device, each in metered(run, self.networks[run.network], units, hosts):
-                if len({self.alike[r.device] for r in run.ranks if hosts[r.device] == hosts[device]}) == 1:
+            for device, each in metered(run, self.networks[run.network], units, machines):
+                if len({self.alike[r.device] for r in run.ranks if machines[r.device] == machines[device]}) == 1:
                     read[self.alike[device]].append(each)
         return _changed(fits, lambda name, unit: with_power(unit, read[self.alike[name]]))
 

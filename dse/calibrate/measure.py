@@ -16,10 +16,12 @@ from blake3 import blake3
 
 from codegen.bundle import Form, write_bundle
 from codegen.folder import scratch
+from codegen.render import programs
 from dse.calibrate.boards import described
 from dse.calibrate.design import Design
 from dse.calibrate.links import LinkBundle, read
 from dse.inputs import Cnn
+from dse.provenance import PROGRAMS
 from dse.ready import Place
 from model.cluster.platform import Platform
 from model.cost.held_weights import Weights
@@ -115,7 +117,7 @@ def run(job: Job, place: Place, folder: Path, timeout_s: float) -> Run:
         date=began.isoformat(timespec="seconds"),
         host=subject.host,
         command=" ".join(["main.py", *options.arguments()]),
-        conditions={**ready.facts, **(trace.ranks[0].conditions or {})},
+        conditions={**ready.facts, **(trace.ranks[0].conditions or {}), PROGRAMS: programs()},
         latencies_s=tuple(round(time_s, 9) for time_s in trace.latencies_s),
         ranks=footings(subject, design, plan, trace, *streams),
         samples=samples(cnn.graph, plan, trace),

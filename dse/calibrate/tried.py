@@ -36,8 +36,8 @@ class Figure(NamedTuple):
 class Tried:
     """A network on several devices, simulated, and measured in the mean of all turns.
 
-    messages: of a frame; figures: of a frame alone, of a stream if there was one, and of what processors computed if
-    they told
+    messages: of a frame; figures: of a frame alone, of a stream if there was one, and of what those processors computed
+    that told
     """
 
     network: str
@@ -53,11 +53,13 @@ def tried(lab: Lab, found: Measured, calibrated: Platform) -> list[Tried]:
 
 def _tried(runs: Sequence[Run], job: Job, calibrated: Platform) -> Tried:
     periods = [run.period_s for run in runs if run.period_s is not None]
-    computed = [sum(run.busy_s) for run in runs if run.busy_s]
+    telling = frozenset.intersection(*(run.telling for run in runs))
+    computed = [sum(s.busy_s or 0.0 for s in run.samples if s.device in telling) for run in runs] if telling else []
     stream, frames = bool(periods), len(runs[0].latencies_s)
     graph, mapping = job.subject.cnn.graph, job.design.mapping
     found = simulated(graph, calibrated, mapping, frames if stream else 1, WARMUP if stream else 0).price
-    predicted = (found.latency_s, found.period_s, float(found.account[:, BUSY].sum()))
+    tells = [device.name in telling for device in calibrated.devices]
+    predicted = (found.latency_s, found.period_s, float(found.account[tells, BUSY].sum()))
     measured = ([run.time_s for run in runs], periods, computed)
     figures = [
         Figure(each.name, said, fmean(seen))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -113,6 +113,9 @@ def connected(
     """
     if is_here(bundle, platform):
         raise CleaveError(f"{bundle}: all its hosts are this machine, where it is already; dse bench runs it")
+    for host in _here_too(bundle, platform):
+        raise CleaveError(f"{bundle}: has ranks on {host}, which is this machine, and on other hosts, to which "
+                          "localhost is not: give it its address in the network (address=)")  # fmt: skip
     known = _targets(platform, access)
     shipment = pack(bundle, known, name)
     try:
@@ -125,32 +128,33 @@ def connected(
 
 @contextmanager
 def reached(say: Console, platform: Platform, access: Login) -> Iterator[Hosts]:
-    """Connections to all hosts of a platform, whatever is to run there."""
-    if all(host.address in HERE for host in platform.hosts):
+    """Connections to all hosts of a platform that are not this machine, whatever is to run there."""
+    targets = [target for target in _targets(platform, access) if target.address not in HERE]
+    if not targets:
         raise CleaveError(f"{platform.name}: all its hosts are this machine, where ranks run as this command does")
-    targets = _targets(platform, access)
     show.line(say, f"asking {', '.join(target.name for target in targets)}")
     with connections(_parcels(platform, targets), *_allowed(targets, access)) as found:
         yield found
 
 
-def unfit(say: Console, platform: Platform, access: Login) -> list[str]:
-    """What keeps hosts from taking part, a sentence each; ``DeployError`` where none can. Of hosts elsewhere alone."""
-    if any(host.address in HERE for host in platform.hosts):
+def unfit(say: Console, platform: Platform, access: Login) -> dict[str, Sequence[str]]:
+    """What keeps hosts from taking part, by host; ``DeployError`` where none can. This machine always can."""
+    here = [host.address in HERE for host in platform.hosts]
+    if all(here):
         access.refuse()
-        return []
+        return {}
     with reached(say, platform, access) as hosts:
         verdicts = hosts.check(mixed=access.mixed)
-    if all(verdict.failures for verdict in verdicts):
+    if not any(here) and all(verdict.failures for verdict in verdicts):
         refused(verdicts)
-    return [f"{verdict.host}: {sentence}" for verdict in verdicts for sentence in verdict.failures]
+    return {verdict.host: verdict.failures for verdict in verdicts if verdict.failures}
 
 
 def _parcels(platform: Platform, targets: list[Target]) -> list[Parcel]:
     """What each host needs for ranks on all its devices."""
     found = []
-    for index, target in enumerate(targets):
-        devices = [device for device in platform.devices if device.host == index]
+    for target in targets:
+        devices = [device for device in platform.devices if platform.hosts[device.host].name == target.name]
         cores = frozenset(core for device in devices for core in device.cores)
         found.append(Parcel(target, cores=cores, providers=frozenset(device.provider for device in devices)))
     return found
@@ -200,8 +204,14 @@ def placed(platform: Platform, access: Running, bundle: Path) -> AbstractContext
 
 def is_here(bundle: Path, platform: Platform) -> bool:
     """Whether all hosts of a bundle are this machine, as the platform has them, whatever it was made for."""
+    return len(_here_too(bundle, platform)) == len({rank.host for rank in read_plan(bundle).ranks})
+
+
+def _here_too(bundle: Path, platform: Platform) -> list[str]:
+    """The hosts of a bundle that are this machine."""
     address = {host.name: host.address for host in platform.hosts}
-    return all(address.get(rank.host) in HERE for rank in read_plan(bundle).ranks)
+    hosts = dict.fromkeys(rank.host for rank in read_plan(bundle).ranks)
+    return [host for host in hosts if address.get(host) in HERE]
 
 
 @contextmanager

@@ -31,7 +31,8 @@ from dse.cli.options import (
 from dse.cli.progress import searching
 from dse.inputs import Cnn, cnn_path
 from dse.replan import Found, Role
-from dse.saved import FRONT, Saved
+from dse.results import FRONT
+from dse.saved import Saved
 from dse.units import UNITS, many, shown
 from model.cluster.platform import Platform
 from model.cost.confidence import of_mapping

@@ -43,6 +43,7 @@ from dse.cli.progress import working
 from dse.inputs import Cnn
 from dse.units import many
 from model.cluster.platform import PLATFORMS, Device, Platform
+from runtime.deploy.cluster import check_head
 from runtime.errors import CleaveError
 from runtime.launch import TIMEOUT_S
 
@@ -95,6 +96,7 @@ def calibrate(
     cluster, text = Platform.from_file(platform), PLATFORMS.text_of(file)
     cnns = networks.read()
     refused.check_names(cnns)
+    check_head(access.head, [host.name for host in cluster.hosts])
     refused.check_place(out, file, check)
     if not check:
         refused.check_coefficients(cluster)
@@ -107,7 +109,8 @@ def calibrate(
         tell_dry(as_json, sentence, would_measure=names, would_write=files)
         return
     say = aside(as_json)
-    if wrong := unfit(say, cluster, access):
+    if lacking := unfit(say, cluster, access):
+        wrong = [f"{host}: {sentence}" for host, sentences in lacking.items() for sentence in sentences]
         raise CleaveError(*wrong, "to go on without such a host, make its line in the platform file a comment: # …")
     with opened(out / SAMPLES) if check else _store(out, cnns, cluster) as store:
         with working(say, "checking" if check else "measuring") as tell:

@@ -23,6 +23,7 @@ from dse.cli.group import grouped
 from dse.cli.options import (
     BundleArgument,
     DryRunOption,
+    HostsOption,
     Images,
     InputOption,
     JsonOption,
@@ -39,7 +40,7 @@ from runtime import bench as benching
 from runtime.deploy.ship import Shipped
 from runtime.frames import save_text
 from runtime.images import Pixels
-from runtime.launch import TIMEOUT_S, read_plan
+from runtime.launch import TIMEOUT_S, Runner, read_plan
 from runtime.perfetto import to_perfetto
 from runtime.segment import CPU
 
@@ -61,7 +62,7 @@ class Runs:
         return benching.bench(bundle, warmup=self.warmup, frames=self.frames, input=self.input, pixels=how,
                               above_idle=self.above_idle, **where)  # fmt: skip
 
-    def verified(self, bundle: Path, whole: Path, how: Pixels, runner: benching.Runner | None) -> Verification:
+    def verified(self, bundle: Path, whole: Path, how: Pixels, runner: Runner | None) -> Verification:
         """The answers of the hosts, with the threads and providers of the plan, against the whole model's here."""
         return verify(bundle, whole, most=max(self.frames, benching.FRAMES), input=self.input, pixels=how,
                       threads=None, provider=None, timeout_s=self.timeout, runner=runner)  # fmt: skip
@@ -127,9 +128,7 @@ def deploy(
 def bench(
     bundle: BundleArgument,
     *,
-    platform: Annotated[
-        Path | None, typer.Option("--platform", help="Run on the hosts of this platform file [on this machine]")
-    ] = None,
+    platform: HostsOption = None,
     runs: Runs,
     images: Images,
     check: Annotated[
@@ -164,7 +163,7 @@ def bench(
     verified: Verification | None = None
     with ready(bundle, Platform.from_file(platform), recipe, loss, aside(as_json)) as made:
         whole = check_source(made.bundle, recipe.whole_model) if check else None
-        with _running(made, access, as_json) as runner:
+        with running(made, access, as_json, replan=True) as runner:
             found = runs.timed(made.bundle, how, timeout_s=runs.timeout, runner=runner)
             if not as_json:
                 show.bench(console, made.bundle, found)
@@ -180,13 +179,13 @@ def bench(
 
 
 @contextmanager
-def _running(made: Outgoing, access: Running, as_json: bool) -> Iterator[benching.Runner | None]:
-    """What runs a bundle on its hosts; None where all of these are this machine."""
+def running(made: Outgoing, access: Running, as_json: bool, replan: bool = False) -> Iterator[Runner | None]:
+    """What runs a bundle on its hosts; None where all of these are this machine. replan: as ``connected`` takes it"""
     if is_here(made.bundle, made.left):
         access.refuse()
         yield None
         return
-    with connected(made.bundle, made.left, access, made.area, replan=True) as hosts:
+    with connected(made.bundle, made.left, access, made.area, replan) as hosts:
         checked(hosts, False, access.mixed, made.body, as_json, show_table=False)
         with hosts.session(hosts.upload(), access.trust) as session:
             yield session.run

@@ -14,8 +14,8 @@ from codegen import folder, zoo
 from codegen.render import TARGETS, check_providers
 from codegen.verify import verify as verify_bundle
 from dse import ending, show, show_price
-from dse.before import check_file, check_place
-from dse.cli import calibrate, cluster, place, prepare, run, simulate, testbed
+from dse.before import check_place
+from dse.cli import calibrate, cluster, infer, place, prepare, run, simulate, testbed
 from dse.cli.group import grouped
 from dse.cli.options import (
     CALIBRATED,
@@ -48,11 +48,7 @@ from model.cost.priced import priced
 from model.mappings import autodice
 from model.mappings.gather import gathered
 from runtime.errors import CleaveError
-from runtime.infer import asked
-from runtime.infer import infer as infer_bundle
-from runtime.launch import TIMEOUT_S, read_plan
-from runtime.options import Options
-from runtime.segment import CPU
+from runtime.launch import TIMEOUT_S
 
 app = typer.Typer(
     help="Spread a CNN over a cluster of small devices: search, generate, verify.",
@@ -251,40 +247,7 @@ def verify(
     raise typer.Exit(0 if found.passed else 1)
 
 
-@app.command()
-@grouped
-def infer(
-    bundle: BundleArgument,
-    input: Annotated[
-        str, typer.Option("--input", metavar="PATH", help="Frames: .npz, .npy, .raw, an image, or a folder of these")
-    ],
-    output: Annotated[Path, typer.Option("--output", metavar="FILE.npz", help="New file for the results")],
-    *,
-    frames: Annotated[
-        int | None, typer.Option(min=1, help="How many, round and round [all of --input]", show_default=False)
-    ] = None,
-    images: Images,
-    force: ForceOption = False,
-    dry_run: DryRunOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Run a bundle here on your frames and keep its results. An array for each output, first axis = frame."""
-    how = images.pixels
-    check_bundle(bundle)
-    check_file(output, ".npz", force, input)
-    options = Options(input=input, output=str(output), provider=CPU, pixels=how)
-    options, _ = asked(read_plan(bundle), options, frames)
-    if dry_run:
-        fits = f"{options.frames} frames fit the network"
-        tell_dry(as_json, f"{fits}; would write {output}", frames=options.frames, would_write=[str(output)])
-        return
-    found = infer_bundle(bundle, options)
-    if as_json:
-        sys.stdout.write(found.to_json())
-    else:
-        show.answer(console, found)
-
-
+app.command()(infer.infer)
 app.command()(prepare.prepare)
 app.command()(cluster.deploy)
 app.command()(cluster.bench)

@@ -47,21 +47,28 @@ DryRunOption = Annotated[
 CnnOption = Annotated[str, typer.Option("--cnn", help="ONNX file, or zoo:NAME (see dse models)")]
 WholeOption = Annotated[str | None, typer.Option("--cnn", help="The whole model, if it has moved")]
 ShapeOption = Annotated[list[str], typer.Option("--shape", help="Size of a dynamic input: NAME=1,3,224,224")]
-FoldOption = Annotated[bool, typer.Option("--fold/--no-fold", help="Fold BatchNormalization into convolutions")]
+FoldOption = Annotated[
+    bool, typer.Option("--fold/--no-fold", help="Let exact passes of ONNX Runtime rewrite it first: folds norms")
+]
 MappingOption = Annotated[Path, typer.Option("--mapping", help="Mapping: this program's form or AutoDiCE's")]
 HorizontalOption = Annotated[Path | None, typer.Option("--horizontal", help="AutoDiCE's horizontal.json")]
-JoinOption = Annotated[str, typer.Option("--join", help="Where parts of a layer are joined: use, or gather (AutoDiCE)")]
+JoinOption = Annotated[
+    str, typer.Option("--join", help="Where parts of a layer are joined: use, or gather (by one device)")
+]
 TargetOption = Annotated[
     str, typer.Option("--target", help="What the programs are written in: python, or cpp (less memory, CPUs only)")
 ]
 ModelOption = Annotated[
     str,
-    typer.Option("--model", help="What predicts: calibrated, or paper (its equations alone, to compare)"),
+    typer.Option("--model", help="What predicts: calibrated, or paper (the thesis' equations alone)"),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random")]
 TimeoutOption = Annotated[float, typer.Option("--timeout", min=1, callback=finite, help="Most seconds of each run")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace an earlier result")]
 PlatformOption = Annotated[Path, typer.Option("--platform", help="Platform file, or the name of a shipped one")]
+HostsOption = Annotated[
+    Path | None, typer.Option("--platform", help="Run on the hosts of this platform file [on this machine]")
+]
 InputOption = Annotated[
     str | None,
     typer.Option("--input", metavar="PATH", help="Frames: .npz, .npy, .raw, an image, or a folder of these"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -43,6 +43,7 @@ from dse.ready import HERE
 from dse.settings import Settings
 from dse.units import quantity
 from model.cluster.platform import Platform
+from runtime.deploy.cluster import check_head
 from runtime.errors import CleaveError
 from runtime.launch import TIMEOUT_S, Mpirun
 
@@ -51,11 +52,15 @@ from runtime.launch import TIMEOUT_S, Mpirun
 class Way:
     """Which mappings are looked at, as options say it."""
 
-    chromosome: Annotated[str, typer.Option(help=f"One of {', '.join(KINDS)}")] = "hybrid"
+    chromosome: Annotated[
+        str, typer.Option(help="naive (a device a layer), vertical (stretches of layers), hybrid (some of them split)")
+    ] = "hybrid"
     splits: Annotated[
         int | None, typer.Option(min=1, help="Most parts of a layer, hybrid only [2]", show_default=False)
     ] = None
-    shares: Annotated[str, typer.Option(help=f"Sizes of the parts: {', '.join(SHARES)}")] = "equal"
+    shares: Annotated[
+        str, typer.Option(help="Sizes of parts: equal, speed (as devices are), multiplicity (as often as genes say)")
+    ] = "equal"
     reader: Annotated[str | None, typer.Option(help="Device that frames come in at, e.g. the camera's")] = None
     writer: Annotated[str | None, typer.Option(help="Device that hands out the results")] = None
 
@@ -112,6 +117,10 @@ class Measured:
         float | None,
         typer.Option(min=0, callback=finite, metavar="SECONDS", help="Begin no more of them after this time"),
     ] = None
+    earlier: Annotated[
+        Path | None,
+        typer.Option("--measured", metavar="FILE", help="Go on from what another run has measured: its measured.jsonl"),
+    ] = None
     timeout: Annotated[
         float | None,
         typer.Option(min=1, callback=finite, help=f"Most seconds of each run [{TIMEOUT_S:.0f}]", show_default=False),
@@ -127,16 +136,19 @@ class Measured:
         if self.measure is None:
             if self.measure_budget is not None:
                 raise CleaveError("--measure-budget says how long is measured: add --measure N")
+            if self.earlier is not None:
+                raise CleaveError("--measured is what measuring goes on from: add --measure N")
             for option in access.given:
                 raise CleaveError(f"{option} says how hosts are reached to measure there: add --measure N")
             return None
+        check_head(access.head, [host.name for host in cluster.hosts])
         here = [host.address in HERE for host in cluster.hosts]
         if any(here):
             Mpirun.find()
         if target != PYTHON and not all(here):
             raise CleaveError(f"--measure: no programs in {target} are brought to hosts so far; leave --target out")
         place = partial(placed, cluster, access)
-        return job.Measuring(Limits(self.measure, self.measure_budget), place, self.timeout_s)
+        return job.Measuring(Limits(self.measure, self.measure_budget), place, self.timeout_s, earlier=self.earlier)
 
 
 @grouped
@@ -180,8 +192,10 @@ def run(
         )
         return
     if measuring:
-        for sentence in unfit(say, cluster, access):
-            show.line(say, f"cannot be measured on: {sentence}")
+        lacking = unfit(say, cluster, access)
+        for host, sentences in lacking.items():
+            show.line(say, "\n".join(f"cannot be measured on: {host}: {sentence}" for sentence in sentences))
+        measuring = replace(measuring, unfit=frozenset(lacking))
     with searching(say, settings) as (step, tell):
         outcome = job.run(
             loaded,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dse.evaluation import OBJECTIVES
 from model.mappings.arrays import Floats
 
-LATENCY = OBJECTIVES.index("latency_s")
+LATENCY, ENERGY = (OBJECTIVES.index(name) for name in ("latency_s", "energy_j"))
 
 
 def choose(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,10 +17,10 @@ from codegen.folder import scratch, unused
 from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn
 from dse.ready import Place, Ready
-from dse.results import compact, known
+from dse.results import FRONT, compact, known
 from model.cluster.platform import Platform
 from model.mappings.mapping import Mapping
-from runtime.bench import TRIES, Bench, bench
+from runtime.bench import STOLEN, TRIES, Bench, bench
 from runtime.trace import MEASURED
 
 FILE = "measured.jsonl"
@@ -30,13 +29,15 @@ FILE = "measured.jsonl"
 
 @contextmanager
 def kept(folder: Path, out: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """What was measured outlives what ends a run: where ``folder`` does not become ``out`` it is put beside that."""
+    """What was measured, and its front, outlive what ends a run: where ``folder`` does not become ``out`` they are put
+    beside that."""
     try:
         yield
     except BaseException:
         if (folder / FILE).is_file():
-            place = (folder / FILE).rename(unused(out, f".{FILE}"))
-            say(f"what was measured is kept: {place}")
+            files = [folder / name for name in (FILE, FRONT) if (folder / name).is_file()]
+            places = [file.rename(unused(out, f".{file.name}")) for file in files]
+            say(f"what was measured is kept: {', '.join(map(str, places))}")
         raise
 
 
@@ -45,14 +46,21 @@ class Measurement:
     """A mapping that was brought to its hosts.
 
     values:  (4,) what was measured, as ``OBJECTIVES``; NaN: not
-    failed:  why nothing was measured, sentences; hosts: those that it is said of, by name
+    failed:  why nothing was measured, sentences; hosts: those to blame for it, by name
+    stolen:  largest part of the time of a rank's cores that other virtual machines had
     details: for the file
     """
 
     values: NDArray[np.float64]
     failed: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    stolen: float = 0.0
     details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def disturbed(self) -> str:
+        """What to add to its figures where others took the processor however often it was measured; or nothing."""
+        return f" (disturbed: others had {self.stolen:.0%} of a core)" if self.stolen > STOLEN else ""
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,7 @@ class Rig:
                 found = bench(path, timeout_s=self.timeout_s, runner=ready.runner, tries=TRIES)
         self._note(ready, found)
         details = {"date": began.isoformat(timespec="seconds"), "facts": ready.facts, **_details(found)}
-        return Measurement(values(found, self.platform.host_names), details=details)
+        return Measurement(values(found, self.platform.host_names), stolen=found.stolen, details=details)
 
     def _note(self, ready: Ready, found: Bench) -> None:
         """What hosts and ranks say of themselves."""
@@ -90,16 +98,16 @@ class Rig:
             host = hosts[usage.device]
             self.seen[host] = {**ready.by_host.get(host, {}), **(usage.conditions or {})}
 
-    def line(self, mapping: Mapping, found: Measurement, expected: NDArray[np.float64]) -> str:
+    def record(self, mapping: Mapping, found: Measurement, expected: NDArray[np.float64]) -> dict[str, Any]:
         """For the file. expected: (4,) what had been predicted, corrected by what was known then"""
-        body = {
+        return {
+            "devices": [device.name for device in self.platform.devices],
             "mapping": compact(self.cnn.graph, mapping),
             "expected": dict(zip(OBJECTIVES, map(float, expected), strict=True)),
             "measured": known(found.values),
             **({"failed": found.failed} if found.failed else {}),
             **found.details,
         }
-        return json.dumps(body)
 
 
 def values(found: Bench, host_names: dict[str, str]) -> NDArray[np.float64]:
@@ -119,6 +127,7 @@ def values(found: Bench, host_names: dict[str, str]) -> NDArray[np.float64]:
 def _details(found: Bench) -> dict[str, Any]:
     return {
         "latencies_s": [round(time_s, 9) for time_s in found.latencies_s],
+        "stolen": found.stolen,
         "ranks": [
             {
                 "device": rank.device,

@@ -9,12 +9,13 @@ All but the measurements is deterministic.
 
 from __future__ import annotations
 
+import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import moocore
 import numpy as np
@@ -22,10 +23,12 @@ from numpy.typing import NDArray
 
 from dse import ending
 from dse.closing.attempts import Attempt, Closed, errors_of
-from dse.closing.choice import LATENCY, choose, dispute
+from dse.closing.choice import ENERGY, LATENCY, choose, dispute
+from dse.closing.earlier import Earlier
 from dse.closing.figures import FILE, Measurement
 from dse.closing.pool import MODELS, Pool, Space
 from dse.closing.residuals import Correction
+from dse.closing.trouble import Trouble
 from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn
 from dse.lines import add_line
@@ -42,9 +45,9 @@ GENERATIONS = 20
 """Of the search in a round, at most."""
 GIVEN = 0.5
 """Part of its first population that is known mappings."""
+ENOUGH = 4
+"""Mappings of one round of which each fails end the loop: what is wrong is not theirs."""
 NOTHING = np.full(len(OBJECTIVES), np.nan)
-PATIENCE = 2
-"""A host that so many mappings failed on is left alone."""
 MEAN = math.sqrt(2 / math.pi)
 """Of the absolute values of a normal distribution about 0, in its standard deviations."""
 
@@ -59,7 +62,7 @@ class Rig(Protocol):
     def run(self, mapping: Mapping, folder: Path) -> Measurement:
         """Measure a mapping in a folder. ``CleaveError`` where that cannot be."""
 
-    def line(self, mapping: Mapping, found: Measurement, expected: Floats) -> str:
+    def record(self, mapping: Mapping, found: Measurement, expected: Floats) -> dict[str, Any]:
         """What is kept of it."""
 
 
@@ -78,43 +81,71 @@ class Limits:
 
 @dataclass(eq=False)
 class Closing:
-    """The loop while it goes on. attempts: by mapping, in order; folder: that ``FILE`` is written in"""
+    """The loop while it goes on.
+
+    folder:   that ``FILE`` is written in
+    trouble:  with hosts, so far
+    earlier:  what is known from another run
+    attempts: by mapping, in order
+    """
 
     space: Space
     rig: Rig
     limits: Limits
     folder: Path
     say: Callable[[str], None]
+    trouble: Trouble = field(default_factory=Trouble)
+    earlier: Sequence[Earlier] = ()
     attempts: dict[Mapping, Attempt] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._until = time.monotonic() + (np.inf if self.limits.budget_s is None else self.limits.budget_s)
+        self._before = 0
 
     def run(self, front: Front) -> Closed:
         """Measure and search on; the front of all that is known then. Ctrl-C ends it as a spent budget does."""
-        pool = Pool.of(self.space).joined(self.space, front.genes, front.last)
-        number, stopped = 0, True
+        pool = Pool.of(self.space).joined(self.space, front.genes, front.last, *(e.genes[None] for e in self.earlier))
+        self._recall(pool)
+        why, stopped = "", True
         with ending.stoppable():
-            while not self._over and self._measure(pool):
-                number += 1
-                if not self._over:
-                    front, pool = self._searched_on(front, pool, number)
+            while not (why or self._over):
+                why = self._measure(pool)
+                self.trouble.now += 1
+                if not (why or self._over):
+                    front, pool = self._searched_on(front, pool)
             stopped = False
-        if not (stopped or self._over):
-            gone = f": {', '.join(sorted(self._gone))} failed too often" if self._gone else ""
-            self.say(f"after {len(self.attempts)} of {self.limits.count} there is nothing left to measure{gone}")
         if stopped:
-            self.say(f"stopped: the front is of what is known by {len(self.attempts)} measurements")
+            why = f"stopped: the front is of what is known by {len(self.attempts)} measurements"
+        if why:
+            self.say(why)
+        if gone := sorted(self.trouble.gone - self.trouble.unfit):
+            self.say(f"{', '.join(gone)} failed too often: mappings that need it are left out")
         return Closed(self._front(front, pool), tuple(self.attempts.values()))
+
+    def _recall(self, pool: Pool) -> None:
+        """Take what was measured earlier for tried."""
+        numbers = {mapping: number for number, mapping in enumerate(pool.mappings)}
+        for each in self.earlier:
+            mapping = self.space.encoding.decode(each.genes)
+            predicted = pool.scores[self.space.judge][numbers[mapping]]
+            self.attempts[mapping] = Attempt(mapping, Measurement(each.values), predicted, predicted)
+            self._keep(each.line)
+        self._before = len(self.attempts)
+
+    @property
+    def _tried(self) -> int:
+        """How many were tried here."""
+        return len(self.attempts) - self._before
 
     @property
     def _over(self) -> bool:
-        return len(self.attempts) >= self.limits.count or time.monotonic() >= self._until
+        return self._tried >= self.limits.count or time.monotonic() >= self._until
 
     def _known(self, pool: Pool) -> Floats:
         """``(n, 4)`` measurements of a pool, NaN where there is none."""
         seen = {mapping: attempt.found.values for mapping, attempt in self.attempts.items()}
-        return np.array([seen.get(mapping, NOTHING) for mapping in pool.mappings])
+        known = np.array([seen.get(mapping, NOTHING) for mapping in pool.mappings])
+        return known if self.space.metered else np.where(np.arange(known.shape[1]) == ENERGY, np.nan, known)
 
     def _correction(self, pool: Pool) -> Correction:
         return Correction.fitted(pool.traits, pool.scores, self._known(pool))
@@ -124,7 +155,7 @@ class Closing:
         known, judge = self._known(pool), self.space.judge
         return np.where(np.isnan(known), correction(judge, pool.scores[judge], pool.traits), known)
 
-    def _searched_on(self, front: Front, pool: Pool, number: int) -> tuple[Front, Pool]:
+    def _searched_on(self, front: Front, pool: Pool) -> tuple[Front, Pool]:
         """What is known, and what a search finds that starts from the best of it and knows of all measurements."""
         space, correction = self.space, self._correction(pool)
         best = self._best(pool, self._corrected(pool, correction))
@@ -134,18 +165,18 @@ class Closing:
         settings = replace(
             space.settings,
             generations=min(space.settings.generations, GENERATIONS),
-            seed=space.settings.seed + number,
+            seed=space.settings.seed + self.trouble.now,
             head_start=False,
         )
         found = search(space.encoding, space.costs, settings, begin_with=pool.genes[spread], correct=correction)
         more = {name: getattr(front, name) + getattr(found, name) for name in ("evaluated", "search_s", "scoring_s")}
         return replace(front, **more), pool.joined(space, found.genes, found.last)
 
-    def _measure(self, pool: Pool) -> bool:
-        """One round of measurements; whether there was anything to measure."""
+    def _measure(self, pool: Pool) -> str:
+        """One round of measurements; why there is no other one, or nothing."""
         space, correction = self.space, self._correction(pool)
         scores, judge = self._corrected(pool, correction), space.judge
-        count = min(self.limits.batch, self.limits.count - len(self.attempts))
+        count = min(self.limits.batch, self.limits.count - self._tried)
         works = self._working(pool)
         picks = choose(
             np.where(works[:, None], scores, np.inf),
@@ -156,43 +187,51 @@ class Closing:
             works & [mapping not in self.attempts for mapping in pool.mappings],
             count,
         )
+        failed = list[bool]()
         for i in picks:
             if self._over:
                 break
-            if self._works(pool.mappings[i], self._gone):  # still
-                self._try(pool.mappings[i], pool.scores[judge][i], scores[i])
-        return bool(picks)
+            if self._works(pool.mappings[i]):  # still
+                failed.append(self._try(pool, i, scores[i]))
+        if not picks:
+            return f"after {self._tried} of {self.limits.count} there is nothing left to measure"
+        hopeless = len(failed) >= ENOUGH and all(failed)
+        return f"all {len(failed)} of a round failed, so no more are tried" if hopeless else ""
 
     def _working(self, pool: Pool) -> NDArray[np.bool_]:
         """(n,) ``_works`` of a pool."""
-        gone = self._gone
-        return np.array([self._works(mapping, gone) for mapping in pool.mappings])
+        return np.array([self._works(mapping) for mapping in pool.mappings])
 
-    def _works(self, mapping: Mapping, gone: set[str]) -> bool:
+    def _works(self, mapping: Mapping) -> bool:
         """Whether nothing is known against it: it has not failed, nor needs a host that is gone."""
         failed = mapping in self.attempts and self.attempts[mapping].found.failed
-        return not failed and not gone & {self.space.hosts[d] for d in mapping.devices}
+        return not failed and self.trouble.gone.isdisjoint(self._hosts(mapping))
 
-    @property
-    def _gone(self) -> set[str]:
-        """Hosts that are left alone: they failed too many mappings."""
-        failures = [host for attempt in self.attempts.values() for host in set(attempt.found.hosts)]
-        return {host for host in failures if failures.count(host) >= PATIENCE}
+    def _hosts(self, mapping: Mapping) -> set[str]:
+        return {self.space.hosts[device] for device in mapping.devices}
 
-    def _try(self, mapping: Mapping, predicted: Floats, expected: Floats) -> None:
-        what = f"{len(self.attempts) + 1} of {self.limits.count} ({many(len(mapping.devices), 'rank')})"
+    def _try(self, pool: Pool, number: int, expected: Floats) -> bool:
+        """Measure a mapping of the pool; whether that failed."""
+        mapping, predicted = pool.mappings[number], pool.scores[self.space.judge][number]
+        what = f"{self._tried + 1} of {self.limits.count} ({many(len(mapping.devices), 'rank')})"
         self.say(f"measuring {what}, latency expected {shown(OBJECTIVES[0], expected[0])}")
         try:
             found = self.rig.run(mapping, self.folder)
-            came = f"measured {what}: latency {shown(OBJECTIVES[0], found.values[0])}"
+            came = f"measured {what}: latency {shown(OBJECTIVES[0], found.values[0])}{found.disturbed}"
+            self.trouble.did_well(self._hosts(mapping))
         except CleaveError as error:
             self.rig.cnn.graph.check_files()  # else each would fail
             found = _failed(error)
             came = f"measuring {what} failed: {'; '.join(found.failed)}"
+            self.trouble.failed(found.hosts)
         self.attempts[mapping] = Attempt(mapping, found, predicted, expected)
-        with (self.folder / FILE).open("ab", buffering=0) as file:
-            add_line(file, self.rig.line(mapping, found, expected))
+        self._keep(json.dumps({"genes": pool.genes[number].tolist(), **self.rig.record(mapping, found, expected)}))
         self.say(came)  # last: who ends the command is let go here
+        return bool(found.failed)
+
+    def _keep(self, line: str) -> None:
+        with (self.folder / FILE).open("ab", buffering=0) as file:
+            add_line(file, line)
 
     def _best(self, pool: Pool, scores: Floats) -> NDArray[np.intp]:
         """Numbers of the mappings that no other dominates; of those that were measured, no other that was.
@@ -227,8 +266,8 @@ class Closing:
 
 
 def _failed(error: CleaveError) -> Measurement:
-    """Why there is none: what hosts said, where an error came of that."""
+    """Why there is none: what hosts said, where an error came of that. Who may take a smaller part is not to blame."""
     cause = error if isinstance(error, DeployError) else error.__cause__
     if isinstance(cause, DeployError):
-        return Measurement(NOTHING, cause.sentences, tuple(cause.failures))
+        return Measurement(NOTHING, cause.sentences, tuple(cause.failures.keys() - cause.overloaded))
     return Measurement(NOTHING, error.sentences)

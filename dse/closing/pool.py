@@ -19,7 +19,7 @@ MODELS = ANALYTICAL, SIMULATOR
 
 @dataclass(frozen=True)
 class Space:
-    """What is searched. hosts: name of the host of each device; metered: whether some hosts tell their energy"""
+    """What is searched. hosts: name of the host of each device; metered: whether all hosts tell their energy"""
 
     encoding: Chromosome
     costs: CostArrays

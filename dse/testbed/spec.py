@@ -3,13 +3,7 @@
     pi0, cores=0, share=0.45, memory=2GB, bandwidth=1Gbit/s
 
 The first field is the name of the host, all others are ``key=value`` in any order, and every host states all of them:
-
-===========  ====================================================================================
-cores        of this machine that the host runs on: ``0``, ``0-1``, ``0-2+4``; hosts may share one
-share        how much of them, in cores: ``0.45`` is 45 % of one core, ``1.5`` one core and a half
-memory       most that the processes of the host may take together
-bandwidth    of its network link, each direction
-===========  ====================================================================================
+``docs/platform.md`` has what they say.
 """
 
 from __future__ import annotations

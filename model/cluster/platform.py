@@ -159,11 +159,21 @@ class Platform:
         return {device.name: self.hosts[device.host].name for device in self.devices}
 
     @property
+    def machines(self) -> dict[str, int]:
+        """Device → index of the first host of its machine: hosts of one address are one."""
+        return {device.name: self._machines[device.host] for device in self.devices}
+
+    @property
     def memories(self) -> dict[str, int]:
-        """Device → index of the pool that it reads: of one machine, which hosts of one address are, the first."""
-        first = {host.address: pool for pool, host in reversed([*enumerate(self.hosts)])}
-        pools = [first[host.address] for host in self.hosts] + [*range(len(self.hosts), len(self.pools))]
+        """Device → index of the pool that it reads: of one machine the first."""
+        pools = [*self._machines, *range(len(self.hosts), len(self.pools))]
         return {device.name: pools[device.pool] for device in self.devices}
+
+    @property
+    def _machines(self) -> list[int]:
+        """By host."""
+        first = {host.address: number for number, host in reversed([*enumerate(self.hosts)])}
+        return [first[host.address] for host in self.hosts]
 
     def without(self, names: tuple[str, ...]) -> Platform:
         """The platform without some of its hosts; what is left keeps its names and its order."""

@@ -9,45 +9,7 @@ makes a CPU device of its cores (``slots``), a GPU device (``gpu``), or both, th
 device of core 0. A host may stand on several lines with different cores: a CPU device each. ``name:address`` as the
 first field is AutoDiCE's oldest form of ``address=``.
 
-Of the host, on any of its lines (those that state one must state the same):
-
-================  ==========  ================================================================
-address           its name    host name or IP address to connect to
-memory            no limit    main memory, shared by the host's devices: ``8GB``
-bandwidth         1Gbit/s     of the network link, each direction
-latency           0.1ms       that the link adds to one message; a message crosses two links
-duplex            full        ``half``: the link sends or receives, but not both at once
-medium            its own     name of what several hosts share as their link, a radio channel, a
-                              hub, a port of a switch: what one of them sends, the others wait for
-copy_bandwidth    4GB/s       between the devices of the host
-idle_power        not stated  what the host draws when idle: ``3W``
-meter             none        of its energy: ``ina3221:VDD_IN``, ``rapl:package-0+dram``,
-                              ``csv:/home/me/power.csv`` (see ``runtime.meter``)
-interface         any         network interface that MPI is to use: ``eth0``
-user, port        SSH's own   to log in
-================  ==========  ================================================================
-
-Of the devices on this line:
-
-================  ==========  ================================================================
-slots             0           cores of the CPU device: ``0-5``, or joined by ``+``: ``0-2+4``; as
-                              Open MPI numbers those that the host has: from 0 on, threads not counted
-threads           all cores   inference threads of the CPU device
-gpu               no GPU      its name, and in parentheses what drives it: CUDA or TensorRT
-provider          from gpu    ONNX Runtime execution provider of the GPU device
-gpu_memory        shared      the GPU's own memory; without it the GPU uses the host's
-cpu_power         calibrated  watts of the busy CPU device, on top of the idle host's; overrides
-                              the coefficients, unless a meter told those
-gpu_power         calibrated  the same of the GPU device
-cpu_slowdown      1           how many times as long the CPU device takes to compute as its
-                              coefficients say, where it is hot, say; ``dse calibrate --check
-                              --adjust`` writes it
-gpu_slowdown      1           the same of the GPU device
-coefficients      generic     name of the coefficient set that prices the devices; ``mine.json``: a
-                              file beside the platform file, as ``dse calibrate`` writes it
-arena             on          ONNX Runtime keeps the memory of a segment for the next one;
-                              ``off`` takes more time
-================  ==========  ================================================================
+``docs/platform.md`` has all keys, and what is taken where one is not stated.
 """
 
 from __future__ import annotations

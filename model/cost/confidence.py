@@ -14,14 +14,16 @@ from model.cluster.coefficients import PAPER, FrameError, UnitCost
 from model.cluster.platform import Platform
 from model.cost.case import Case
 from model.cost.costs import costs
-from model.cost.ledger import MEMORY
+from model.cost.ledger import ENERGY, MEMORY
 from model.cost.priced import Priced, charged
 from model.mappings.arrays import Floats, arrays
 from model.mappings.mapping import Mapping
-from model.network import layer_kinds
+from model.network import boxes, layer_kinds
 from model.network.graph import Graph, Layer
 from model.network.signature import signatures
 
+WHOLE = 0
+"""Column of what is known of whole layers; those of parts follow, by kind of split."""
 FEW = 1.0
 """Relative error of a layer of whose like calibration has measured some, but too few to tell one: all of its time."""
 
@@ -54,8 +56,9 @@ def expected_error(graph: Graph, platform: Platform, found: Priced) -> Expected 
     """What to expect of a mapping, by what it computes; None: unknown.
 
     Frames are off although all of their layers were measured; layers that were not by their kind's error, held out, or
-    ``FEW``, each by its part of the time. Layers of a kind are off in the same direction, kinds and frames each by
-    themselves. Energy is as far off as what processors compute.
+    ``FEW``, each by its part of the time; parts of a layer of which none of their kind were measured by that error.
+    Layers of a kind are off in the same direction, kinds and frames each by themselves. Energy is as far off as what
+    processors compute, and what a host draws all the time as the latency.
     """
     return _Known.of(graph, platform).expected(found)
 
@@ -64,14 +67,16 @@ def expected_error(graph: Graph, platform: Platform, found: Priced) -> Expected 
 class _Known:
     """Relative errors that calibration found; NaN: unknown.
 
-    layers: (L, D) of what a layer takes, beyond what frames are off by; kinds: (L,) number of its kind
-    frames: (D, 3) fields of a ``FrameError``; memory: (D,)
+    layers: (L, D, 1 + KINDS) of what a layer takes, beyond what frames are off by: the WHOLE, and parts of it, by kind
+            of split; kinds: (L,) number of its kind
+    frames: (D, 3) fields of a ``FrameError``; memory: (D,); idle_w: (D,) watts that hosts draw all the time
     """
 
     layers: Floats
     kinds: NDArray[np.intp]
     frames: Floats
     memory: Floats
+    idle_w: Floats
 
     @staticmethod
     def of(graph: Graph, platform: Platform) -> _Known:
@@ -85,6 +90,7 @@ class _Known:
             np.unique(kinds, return_inverse=True)[1],
             np.array([_frame(unit, graph.name) for unit in units.values()])[column],
             np.array([np.nan if unit.memory_error is None else unit.memory_error for unit in units.values()])[column],
+            np.array([unit.idle_w or 0.0 for unit in units.values()])[column],
         )
 
     def expected(self, found: Priced) -> Expected | None:
@@ -92,19 +98,24 @@ class _Known:
         bounds = found.shards.ptr[found.g.n_inputs :][: len(self.kinds) + 1]
         rows, layer = slice(bounds[0], bounds[-1]), np.repeat(np.arange(len(self.kinds)), np.diff(bounds))
         device, seconds = found.shards.device[rows], found.ledger.seconds[rows]
-        by_kind = np.bincount(self.kinds[layer], seconds * self.layers[layer, device])
+        split = np.where(np.diff(bounds) > 1, 1 + found.shards.kind[found.g.n_inputs :][: len(self.kinds)], WHOLE)
+        by_kind = np.bincount(self.kinds[layer], seconds * self.layers[layer, device, split[layer]])
         frames = (seconds[:, None] * self.frames[device]).sum(axis=0)
         total, off = seconds.sum(), np.hypot(frames, np.sqrt(np.square(by_kind).sum()))
-        if not total or np.isnan(off).any():
-            return None
-        latency, period, computing = (off / total).tolist()
-        return Expected(latency, computing, self._resident(found.account[:, MEMORY]), period)
+        latency, period, computing = (off / total).tolist() if total else [math.nan] * len(off)
+        idle = self._idle(found)
+        each = (latency, idle * latency + (1 - idle) * computing, self._resident(found.account[:, MEMORY]), period)
+        return None if np.isnan(each).all() else Expected(*(None if math.isnan(error) else error for error in each))
 
-    def _resident(self, held: Floats) -> float | None:
-        """Of resident memory, by how much of it each device has."""
+    def _idle(self, found: Priced) -> float:
+        """Of the energy of the device that takes most, the part that its host draws all the time."""
+        most = int(found.account[:, ENERGY].argmax())
+        return float(found.latency_s * self.idle_w[most] / max(found.account[most, ENERGY], 1e-300))
+
+    def _resident(self, held: Floats) -> float:
+        """Of resident memory, by how much of it each device has; NaN: unknown."""
         there = held > 0
-        error = float(np.average(self.memory[there], weights=held[there])) if there.any() else math.nan
-        return None if math.isnan(error) else error
+        return float(np.average(self.memory[there], weights=held[there])) if there.any() else math.nan
 
 
 def untold(graph: Graph, platform: Platform) -> tuple[str, ...]:
@@ -115,7 +126,8 @@ def untold(graph: Graph, platform: Platform) -> tuple[str, ...]:
     """
     sets = {(d.coefficients, d.unit): coefficients.load(d.coefficients) for d in platform.devices}
     units = [s.unit(unit) for (name, unit), s in sets.items() if s.calibrated and not name.endswith(PAPER)]
-    return tuple(dict.fromkeys(graph.layers[at].op for at, _ in np.argwhere(np.isnan(_layers(graph, units)))))
+    unknown = np.isnan(_layers(graph, units)[..., WHOLE])
+    return tuple(dict.fromkeys(graph.layers[at].op for at, _ in np.argwhere(unknown)))
 
 
 def _frame(unit: UnitCost, network: str) -> tuple[float, ...]:
@@ -125,18 +137,18 @@ def _frame(unit: UnitCost, network: str) -> tuple[float, ...]:
 
 
 def _layers(graph: Graph, units: Sequence[UnitCost]) -> Floats:
-    """(L, units) errors of what layers take, beyond what frames are off by; NaN: unknown."""
+    """(L, units, 1 + KINDS) errors of what layers and parts of them take, see ``_Known``; NaN: unknown."""
     names = signatures(graph)
     rows = [
-        [_error(graph, layer, name, unit) for unit in units] for layer, name in zip(graph.layers, names, strict=True)
+        [_errors(graph, layer, name, unit) for unit in units] for layer, name in zip(graph.layers, names, strict=True)
     ]
-    return np.array(rows, dtype=float).reshape(len(names), len(units))
+    return np.array(rows, dtype=float).reshape(len(names), len(units), 1 + boxes.KINDS)
 
 
-def _error(graph: Graph, layer: Layer, name: str, unit: UnitCost) -> float:
-    if name in unit.kernels:
-        return 0.0
-    error = unit.layers[layer_kinds.kind(graph, layer)].error
+def _errors(graph: Graph, layer: Layer, name: str, unit: UnitCost) -> list[float]:
+    error, kernel = unit.layers[layer_kinds.kind(graph, layer)].error, unit.kernels.get(name)
+    if kernel is not None:
+        return [0.0, *(0.0 if kind in kernel.splits else error or 0.0 for kind in range(boxes.KINDS))]
     if error is None:
-        return FEW if any(kernel.op == layer.op for kernel in unit.kernels.values()) else math.nan
-    return error
+        error = FEW if any(each.op == layer.op for each in unit.kernels.values()) else math.nan
+    return [error] * (1 + boxes.KINDS)

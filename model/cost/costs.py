@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -73,15 +74,17 @@ class CostArrays(NamedTuple):
           for a byte of these
     fill: (D,) seconds of a device for the network's inputs of such a frame, if it has them
     crowded: (D,) seconds of a device for a byte of weights, while others of its ``memory_of`` read theirs
-    memory_of: (D,) number of the memory that a device reads: pools of one machine are in one
+    memory_of: (D,) number of the memory that a device reads: pools of one machine are in one; machine_of: (D,) of the
+               machine that it is in
     attend: (D, D) seconds of a device for a byte while it leaves; take: (D, D) those of the receiver, if it computes,
             while it comes; stages: how many tasks a message has in ``model.simulator.simulation``, one less where all
             these are 0
     eager: (D, D) bytes of the largest message that leaves before its receiver is ready for it
     memory: (D, 6) resident bytes a byte of ACTIVE tensors and of a BUFFER, bytes of a RANK and of each SESSION, and a
             byte of the weights that are there TWICE while sessions are opened, and of what segments PASS on
-    communication_w: (D,); idle_w: (D,) watts of a device's host all the time, 0 unless a meter told; send_j: (D, D)
-            joules of a device for a byte to another host; receive_j: (D, D) those of the receiver
+    communication_w: (D,); awake_w: (D,) watts while a processor is at what waits cost it; idle_w: (D,) of a device's
+            machine all the time, 0 unless a meter told; send_j: (D, D) joules of a device for a byte to another host;
+            receive_j: (D, D) those of the receiver
     pool: (D,); capacity: (P,) bytes, inf where not stated
     """
 
@@ -111,12 +114,14 @@ class CostArrays(NamedTuple):
     fill: Floats
     crowded: Floats
     memory_of: NDArray[np.int32]
+    machine_of: NDArray[np.int32]
     attend: Floats
     take: Floats
     stages: int
     eager: Floats
     memory: Floats
     communication_w: Floats
+    awake_w: Floats
     idle_w: Floats
     send_j: Floats
     receive_j: Floats
@@ -194,12 +199,14 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         * sum(graph.tensors[name].size_bytes for name in graph.inputs),
         crowded=np.array([u.crowded_s_per_byte for u in units]) * slowdown[:, 0],
         memory_of=np.array([*platform.memories.values()], dtype=np.int32),
+        machine_of=np.array([*platform.machines.values()], dtype=np.int32),
         attend=(attend := away(platform, [u.attend_s_per_byte for u in units])),
         take=(take := away(platform, [u.take_s_per_byte for u in units]).T),
         stages=4 if attend.any() or take.any() else 3,
         eager=eager(platform),
         memory=np.array([_memory(u) for u in units]),
         communication_w=np.array([_communication_w(d, u) for d, u in zip(platform.devices, units, strict=True)]),
+        awake_w=np.array([_awake_w(d, u) for d, u in zip(platform.devices, units, strict=True)]),
         idle_w=np.array([u.idle_w or 0.0 for u in units]),
         send_j=away(platform, [u.send_j_per_byte for u in units]),
         receive_j=away(platform, [u.receive_j_per_byte for u in units]).T,
@@ -213,6 +220,13 @@ def _communication_w(device: Device, unit: coefficients.UnitCost) -> float:
     if unit.idle_w is not None:
         return 0.0
     return unit.communication_w if device.power_w is None else device.power_w
+
+
+def _awake_w(device: Device, unit: coefficients.UnitCost) -> float:
+    """A meter tells what computing costs; what waits cost is some of it."""
+    if unit.idle_w is None:
+        return _communication_w(device, unit)
+    return fmean(cost.power_w for cost in unit.layers.values()) - unit.idle_w
 
 
 def _busy(unit: coefficients.UnitCost) -> list[float]:

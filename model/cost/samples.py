@@ -222,10 +222,16 @@ class Run:
         )
 
     @property
-    def busy_s(self) -> tuple[float, ...]:
-        """(S,) processor time of each segment; empty where one of them does not tell, or there is none."""
-        told = tuple(sample.busy_s for sample in self.samples if sample.busy_s)
-        return told if len(told) == len(self.samples) else ()
+    def telling(self) -> frozenset[str]:
+        """The devices that tell the processor time of each of their segments."""
+        silent = {sample.device for sample in self.samples if not sample.busy_s}
+        return frozenset(sample.device for sample in self.samples) - silent
+
+    @property
+    def busy_s(self) -> float:
+        """Processor time of all segments of devices that tell it."""
+        telling = self.telling
+        return sum(sample.busy_s or 0.0 for sample in self.samples if sample.device in telling)
 
     @cached_property
     def evened(self) -> tuple[Sample, ...]:
@@ -244,7 +250,7 @@ class Run:
         processor_s = sum(rank.processor_s for rank in self.ranks)
         if self.busy_s and processor_s:
             held_up = max(1.0, self.time_s / processor_s)
-            return tuple(s.lasting(busy_s * held_up) for s, busy_s in zip(self.samples, self.busy_s, strict=True))
+            return tuple(sample.lasting((sample.busy_s or 0.0) * held_up) for sample in self.samples)
         times = np.array([s.times_s for s in self.samples])
         means, variance = means_s(self.samples), times.var(axis=1)
         free = np.quantile(times, UNDISTURBED, axis=1, method="inverted_cdf")

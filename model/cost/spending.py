@@ -126,7 +126,7 @@ def _wake(c: CostArrays, out: Ledger, device: int, size: float) -> None:
     busy_s = c.busy[device, 1] + c.busy[device, 2] * size
     out.account[device, COMPUTE] += c.wake[device, 0] + c.wake[device, 1] * size
     out.account[device, BUSY] += busy_s
-    out.account[device, ENERGY] += busy_s * c.communication_w[device]
+    out.account[device, ENERGY] += busy_s * c.awake_w[device]
 
 
 @inlined
@@ -273,18 +273,40 @@ def join(m: Messages, out: Ledger, shard: int, device: int, free: float) -> floa
 @kernel()
 def settle(c: CostArrays, out: Ledger, latency: float) -> None:
     """Energy of communication and waiting, and what hosts draw all the time, of a frame of so many seconds; what waits
-    cost processors; resident memory (Eq. 4.9). For each device that takes part: it answers for all that its host draws.
-    """
+    cost processors; resident memory (Eq. 4.9). For each device that takes part."""
     for device in range(len(c.pool)):
         a = out.account[device]
         a[ENERGY] += (a[COMMUNICATE] + a[WAIT]) * c.communication_w[device]
-        if a[COMPUTE] + a[COMMUNICATE] + a[ACTIVATIONS] > 0:
+        if _takes_part(a):
             k, cold_s = c.memory[device], c.cold[device, WAITED] * max(latency - a[COMPUTE], 0.0)
             a[BUSY] += cold_s
-            a[ENERGY] += cold_s * c.communication_w[device]
-            a[ENERGY] += latency * c.idle_w[device]
+            a[ENERGY] += cold_s * c.awake_w[device]
             a[OPENING] -= a[WEIGHTS]
             a[MEMORY] += k[RANK] + out.segments[device] * k[SESSION] + above(a, k)
+    for device in range(len(c.pool)):
+        if c.idle_w[device] > 0 and _takes_part(out.account[device]):
+            _draw(c, out, device, latency)
+
+
+@inlined
+def _takes_part(a: Floats) -> bool:
+    """Whether a device has anything to do. a: its account"""
+    return bool(a[COMPUTE] + a[COMMUNICATE] + a[ACTIVATIONS] > 0)
+
+
+@inlined
+def _draw(c: CostArrays, out: Ledger, first: int, latency: float) -> None:
+    """What a machine draws that has a meter, of which this is the first device that takes part, or else nothing: each
+    answers for all of it, as a meter has it."""
+    total, idle_w = 0.0, 0.0
+    for device in range(len(c.pool)):
+        if c.machine_of[device] == c.machine_of[first] and _takes_part(out.account[device]):
+            if device < first:
+                return
+            total, idle_w = total + out.account[device, ENERGY], max(idle_w, c.idle_w[device])
+    for device in range(len(c.pool)):
+        if c.machine_of[device] == c.machine_of[first] and _takes_part(out.account[device]):
+            out.account[device, ENERGY] = total + latency * idle_w
 
 
 @inlined

@@ -41,16 +41,16 @@ class Metered:
 
 
 def metered(
-    run: Run, network: Network, units: Mapping[str, UnitCost], hosts: Mapping[str, str]
+    run: Run, network: Network, units: Mapping[str, UnitCost], machines: Mapping[str, int]
 ) -> Iterator[tuple[str, Metered]]:
-    """What a frame of a run took of each host with a meter, and the device of it that told. A meter that counts nothing
-    tells nothing.
+    """What a frame of a run took of each machine with a meter, and the device of it that told. A meter that counts
+    nothing tells nothing.
 
-    units: what devices compute at; hosts: by device
+    units: what devices compute at; machines: by device
     """
     for rank in run.ranks:
         if rank.energy_j is not None and rank.energy_j > 0 and rank.energy_time_s is not None:
-            here = {device for device, host in hosts.items() if host == hosts[rank.device]}
+            here = {device for device, machine in machines.items() if machine == machines[rank.device]}
             busy = _busy(network, units, [sample for sample in run.samples if sample.device in here])
             sent = sum(m.size_bytes for m in run.arrivals if m.source in here and m.target not in here)
             received = sum(m.size_bytes for m in run.arrivals if m.target in here and m.source not in here)
@@ -74,18 +74,18 @@ def with_power(unit: UnitCost, metered: Sequence[Metered]) -> UnitCost:
     if len(metered) < LEAST:
         return unit
     energy = np.array([run.energy_j for run in metered])
-    idle, busy = _overall(metered, energy)
+    mean_w = float(energy.sum() / sum(run.time_s for run in metered))
+    idle, busy = _overall(metered, energy, mean_w)
     x = _solved(metered, energy, np.array([idle] + [busy] * len(KINDS) + [0.0, 0.0]))
     idle, powers = float(x[0]), dict(zip(KINDS, x[1:], strict=False))
     layers = {kind: replace(cost, power_w=idle + float(powers[kind])) for kind, cost in unit.layers.items()}
     return replace(unit, layers=layers, idle_w=idle, send_j_per_byte=float(x[-2]), receive_j_per_byte=float(x[-1]))
 
 
-def _overall(metered: Sequence[Metered], energy: Floats) -> tuple[float, float]:
-    """Idle watts, and what computing adds, whatever the kind."""
-    rows = np.array([[run.time_s, sum(run.busy_s.values())] for run in metered]) / energy[:, None]
-    idle, busy = nonnegative(scipy.sparse.csr_matrix(rows), np.ones(len(energy)))
-    return float(idle), float(busy)
+def _overall(metered: Sequence[Metered], energy: Floats, mean_w: float) -> Floats:
+    """Idle watts, and what computing adds, whatever the kind; half of all each, before runs tell them apart."""
+    rows = np.array([[run.time_s, sum(run.busy_s.values())] for run in metered])
+    return _near(rows, energy, np.full(2, mean_w / 2), np.full(2, mean_w / 2))
 
 
 def _solved(metered: Sequence[Metered], energy: Floats, likely: Floats) -> Floats:
@@ -96,8 +96,13 @@ def _solved(metered: Sequence[Metered], energy: Floats, likely: Floats) -> Float
             for run in metered
         ]
     )
-    doubt = DOUBT * np.maximum(likely, 1e-3 * max(likely.max(), 1e-9))
+    doubt = np.full(len(likely), DOUBT * likely.max())
     doubt[-2:] = NO_RADIO
+    return _near(rows, energy, likely, doubt)
+
+
+def _near(rows: Floats, energy: Floats, likely: Floats, doubt: Floats) -> Floats:
+    """What makes up energies, near what is likely of it. doubt: of that"""
     both = np.vstack([rows / (RELATIVE * energy)[:, None], np.diag(1 / doubt)])
     return nonnegative(
         scipy.sparse.csr_matrix(both), np.concatenate([np.full(len(energy), 1 / RELATIVE), likely / doubt])

@@ -127,7 +127,7 @@ def _step_s(runs: Sequence[Run]) -> float:
 
 def _busy_part(runs: Sequence[Run]) -> float | None:
     """Of the time that a device computes, the part in which its processor is at it, median; None: no run tells."""
-    told = [sum(run.busy_s) / sum(s.time_s for s in run.samples) for run in runs if run.busy_s]
+    told = [run.busy_s / sum(s.time_s for s in run.samples) for run in runs if run.busy_s]
     return median(told) if told else None
 
 

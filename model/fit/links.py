@@ -154,23 +154,31 @@ def _overheads(samples: Sequence[LinkSample], types: Mapping[str, str], kind: st
     The gap is no more than a small message leaves for it. On one host it is all of that: it stands for the latency, of
     which a platform knows none there.
     """
-    sent, taken, bursts = (_of(samples, probe, types, kind) for probe in (WAY, LATE, BURST))
+    sent, bursts = (_of(samples, probe, types, kind) for probe in (WAY, BURST))
+    taken = _of(samples, LATE, types, kind, received=True)
 
     def whole(s: LinkSample) -> float:
         return times.get((s.source, s.target), {}).get(s.size_bytes, np.inf)
 
-    send = _line([(s.size_bytes, _median(s.send_s), whole(s)) for s in sent])
+    def sending(probes: Sequence[LinkSample]) -> Floats:
+        return _line([(s.size_bytes, _median(s.send_s), whole(s)) for s in probes])
+
+    send, come = sending(sent), _of(samples, WAY, types, kind, received=True)
+    sends = {name: sending(_of(samples, WAY, types, name)) for name in {types[s.source] for s in come}}
+    spent = [float(sends[types[s.source]] @ [1.0, s.size_bytes]) for s in come]
     receive = _line(_taken(taken, times))
-    receive = _at_most(receive, [(s.size_bytes, whole(s) - float(send[0] + send[1] * s.size_bytes)) for s in sent])
+    receive = _at_most(receive, [(s.size_bytes, whole(s) - each) for s, each in zip(come, spent, strict=True)])
     gaps = [_gap(s, whole(s), send, receive) for s in bursts if np.isfinite(whole(s))]
     rest = max(_median([whole(s) for s in sent if s.size_bytes <= SMALL_BYTES] or [0.0]) - send[0] - receive[0], 0.0)
     gap = min(_median(gaps or [0.0]), rest) if any(not s.local for s in sent) else rest
     return np.array([*send, *receive, gap, 0.0])
 
 
-def _of(samples: Sequence[LinkSample], probe: str, types: Mapping[str, str], kind: str) -> list[LinkSample]:
-    """The probes that show what a type of device takes: as the receiver of ``LATE`` ones, as the sender of others."""
-    mine = [s for s in samples if s.kind == probe and types[s.target if probe == LATE else s.source] == kind]
+def _of(
+    samples: Sequence[LinkSample], probe: str, types: Mapping[str, str], kind: str, received: bool = False
+) -> list[LinkSample]:
+    """The probes that show what a type of device takes, as the sender, or as the receiver."""
+    mine = [s for s in samples if s.kind == probe and types[s.target if received else s.source] == kind]
     return [s for s in mine if not s.local] or mine
 
 

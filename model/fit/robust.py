@@ -15,10 +15,11 @@ and frames have many of them. What is still further off does not count: somethin
 
 
 def loss(off: Floats) -> float:
-    """What is off, squared, and of what is ``FAR`` less, as the numbers themselves are chosen (P. J. Huber, Annals of
-    Mathematical Statistics 35, 1964)."""
-    near = np.minimum(np.abs(off), FAR)
-    return float(np.sum(near * (2 * np.abs(off) - near)))
+    """What is off, squared, of what is ``FAR`` less (P. J. Huber, Annals of Mathematical Statistics 35, 1964), and of
+    what is ``LOST`` no more than that: as the numbers themselves are chosen."""
+    there = np.minimum(np.abs(off), LOST)
+    near = np.minimum(there, FAR)
+    return float(np.sum(near * (2 * there - near)))
 
 
 def robust(

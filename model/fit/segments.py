@@ -33,7 +33,7 @@ SHORTEST = 1 / 4
 """Part of what was measured that a segment is taken to last at least, where its error goes by what is found."""
 TIE = 0.3
 """Relative error of taking a shard of nearly all of a layer for as slow as the layer."""
-SINGLE, USUALLY = 1.0, 3.0
+SINGLE, USUALLY, MOST_SINGLY = 1.0, 3.0, 16.0
 """Relative error of how many times as long channels take which are computed singly: small images have more to gain; and
 as many, where no layer tells."""
 LIKE = 0.5
@@ -250,11 +250,14 @@ def _tie(x: Mapping[Column, float], row: Row, error: float) -> Tie:
 
 
 def _singly(x: Mapping[Column, float]) -> float:
-    """Times as long that channels take which are computed singly, of all layers of which some are and some are not."""
+    """Times as long that channels take which are computed singly, of all layers of which some are and some are not: no
+    more than as if a kernel had a vector's worth of them otherwise."""
     singly = {column.of: slope_s for column, slope_s in x.items() if column.what == SLOPE and column.axis == SINGLY}
     others = {name: x.get(Column(SLOPE, name, CHANNELS), 0.0) for name in singly}
     both = [name for name in singly if others[name] > 0]
-    return max(1.0, sum(singly[name] for name in both) / sum(others[name] for name in both)) if both else USUALLY
+    if not both:
+        return USUALLY
+    return min(max(1.0, sum(singly[name] for name in both) / sum(others[name] for name in both)), MOST_SINGLY)
 
 
 def _alikes(gained: Mapping[str, Gained], edges: Mapping[str, Edge]) -> Iterator[Tie]:

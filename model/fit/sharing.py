@@ -32,20 +32,27 @@ class Wires:
     memories: Mapping[str, int]
 
     def leaving(self, run: Run) -> list[float]:
-        """Bytes that leave for other hosts while each segment is computed: one message after the other, at the link's
-        rate, from when it is handed over.
+        """Bytes that leave for other hosts while each segment is computed, from when they are handed over: at the rate
+        of the slower of both links, and after those that leave for the same host, or by the sender's own link, before.
         """
-        found, free = [0.0] * len(run.samples), defaultdict[str, float](float)
+        found, free = [0.0] * len(run.samples), defaultdict[tuple[str, ...], float](float)
         away = [m for m in run.arrivals if m.sent_s is not None and self.between(m)]
         for message in sorted(away, key=lambda m: m.sent_s or 0.0):
-            (rate, _), host = self.way(message.source, message.target), self.hosts[message.source]
-            begin = max(message.sent_s or 0.0, free[host])
-            free[host] = begin + message.size_bytes / rate
+            (rate, _), link = self.way(message.source, message.target), (self.hosts[message.source],)
+            pair = (*link, self.hosts[message.target])
+            begin = max(message.sent_s or 0.0, free[link], free[pair])
+            free[link], free[pair] = (begin + message.size_bytes / each for each in (self._own_rate(*link), rate))
             for index, sample in enumerate(run.samples):
                 if sample.device == message.source and sample.begin_s is not None:
-                    together = min(free[host], sample.begin_s + sample.time_s) - max(begin, sample.begin_s)
+                    together = min(free[pair], sample.begin_s + sample.time_s) - max(begin, sample.begin_s)
                     found[index] += rate * max(together, 0.0)
         return found
+
+    def _own_rate(self, host: str) -> float:
+        """Bytes a second of a host's own link: what it reaches with the fastest of the others, or any host with any."""
+        away = [p for p in self.links.paths if not p.local] or self.links.paths
+        mine = [p for p in away if self.hosts[p.source] == host] or away
+        return _best(map(Way.of, mine)).bytes_per_s
 
     def between(self, message: Arrival) -> bool:
         """Whether it goes from host to host."""

@@ -18,7 +18,7 @@ from model.cost.samples import Run, means_s
 from model.cost.segment_time import Network
 from model.fit.sharing import Wires
 from model.fit.turn import between_s
-from model.fit.waiting import FAR_S, OFF, Waiting, begin_rested, by_type
+from model.fit.waiting import FAR_S, OFF, Waiting, attending, begin_rested, by_type
 
 
 class Taken(NamedTuple):
@@ -49,10 +49,11 @@ def fit_stream(
 ) -> dict[str, Waiting]:
     """By type of device, all that messages cost. waiting: what ``fit_waiting`` has found; the others as there"""
     known = {device: waiting[name] for device, name in types.items()}
+    likely = attending(waiting, {types[device]: unit.busy_part or 0.0 for device, unit in units.items()})
     taken = by_type(_taken(runs, networks, known, wires), types)
     turned = by_type(_turned(runs, known, units), types)
     return {
-        name: replace(each, take_s_per_byte=_take(taken[name], each), **_turn(turned[name]))
+        name: replace(each, take_s_per_byte=_take(taken[name], likely[name]), **_turn(turned[name]))
         for name, each in waiting.items()
     }
 
@@ -112,11 +113,10 @@ def _turn(rows: Sequence[Turned]) -> dict[str, float]:
     return {"turn_per_message_s": float(x[0]), "turn_s_per_byte": float(x[1])}
 
 
-def _take(rows: Sequence[Taken], waiting: Waiting) -> float:
-    """Seconds a byte, at most what attending to one that leaves takes: hosts that all compute at once may take longer,
-    messages or not. Where streams tell little it is near that.
+def _take(rows: Sequence[Taken], likely: float) -> float:
+    """Seconds a byte, at most what attending to one that leaves is likely to take: hosts that all compute at once may
+    take longer, messages or not. Where streams tell little it is near that.
     """
-    likely = waiting.attend_s_per_byte
     if not rows or not likely:
         return 0.0
     came, more, error = np.array(rows, dtype=np.float64).T

@@ -22,7 +22,7 @@ import numpy as np
 from model.cluster.coefficients import UnitCost
 from model.cost.crowding import crowded_bytes
 from model.cost.rest import unrested_s
-from model.cost.samples import Run, means_s, scatter_s
+from model.cost.samples import Run, Sample, means_s, scatter_s
 from model.cost.segment_time import Clock, Network
 from model.fit.links import one_way_s
 from model.fit.robust import FAR, LOST, loss, robust
@@ -89,13 +89,31 @@ def fit_waiting(
     units: device → what it computes at; types: device → its type, as the links of ``wires`` have them
     """
     late = by_type(_late(runs, wires, types), types)
-    longer = by_type(_longer([(run, run) for run in runs], networks, units, wires, begin_rested), types)
+    every = [Asked(run, run, frozenset(units)) for run in runs]
+    longer = by_type(_longer(every, networks, units, wires, begin_rested), types)
     busier = by_type(_longer(_of_processors(runs, units), networks, units, wires, begin_cold), types)
     parts = {types[device]: unit.busy_part or 0.0 for device, unit in units.items()}
-    return {
+    found = {
         name: Waiting(**_lateness(late[name]) | _more(longer[name]) | _busier(busier[name], parts[name]))
         for name in dict.fromkeys(types.values())
     }
+    likely = attending(found, parts)
+    return {name: _attending(each, longer[name], likely[name]) for name, each in found.items()}
+
+
+def attending(found: Mapping[str, Waiting], parts: Mapping[str, float]) -> dict[str, float]:
+    """By type of device, seconds that attending to a byte may take: as much processor time as it takes any of them, on
+    the part of a processor that this one has. parts: that they have, 0: all"""
+    most_s = max((each.attend_s_per_byte * (parts[name] or 1.0) for name, each in found.items()), default=0.0)
+    return {name: most_s / (parts[name] or 1.0) for name in found}
+
+
+def _attending(found: Waiting, rows: Sequence[Longer], likely: float) -> Waiting:
+    """Attending to a byte that leaves takes what another type lets expect, where few leave while a device of this one
+    computes."""
+    of = _columns(rows)
+    known = float(np.square(of["leaving_bytes"] * likely / of["error_s"]).sum())
+    return replace(found, attend_s_per_byte=(known * found.attend_s_per_byte + likely) / (known + 1.0))
 
 
 class Late(NamedTuple):
@@ -104,6 +122,14 @@ class Late(NamedTuple):
     one: float
     size_bytes: float
     late_s: float
+
+
+class Asked(NamedTuple):
+    """A run as it was, the same with seconds of segments that are asked for, and the devices these are known of."""
+
+    was: Run
+    run: Run
+    devices: frozenset[str]
 
 
 class Longer(NamedTuple):
@@ -168,16 +194,15 @@ def _late(runs: Sequence[Run], wires: Wires, types: Mapping[str, str]) -> list[t
 
 
 def _longer(
-    runs: Sequence[tuple[Run, Run]],
+    runs: Sequence[Asked],
     networks: Mapping[str, Network],
     units: Mapping[str, UnitCost],
     wires: Wires,
     begin: Callable[[Run, Graph], set[int]],
 ) -> list[tuple[str, Longer]]:
-    """Segments, by device. runs: as they were, and with seconds of segments that are asked for; begin: which of these
-    begin in the way that is"""
+    """Segments, by device. begin: which of a run's begin in the way that is asked for"""
     found = []
-    for number, (was, run) in enumerate(runs):
+    for number, (was, run, devices) in enumerate(runs):
         network, sizes = networks[run.network], defaultdict[int, list[int]](list)
         divided = network.divided(part for sample in run.samples for part in sample.parts)
         for message in run.arrivals:
@@ -187,7 +212,7 @@ def _longer(
         leaving, crowded = wires.leaving(run), crowded_bytes(network.weights, run.samples, wires.memories)
         begun, means, idle = begin(run, network.graph), means_s(run.samples), idle_s(was)
         scatter = {name: scatter_s([s for s in run.samples if s.device == name]) for name in clocks}
-        for index, sample in enumerate(run.samples):
+        for index, sample in ((k, each) for k, each in enumerate(run.samples) if each.device in devices):
             alone_s, come = clocks[sample.device].seconds(sample.parts, divided), sizes[index]
             error_s = float(np.hypot(OFF * alone_s + FAR_S, np.sqrt(scatter[sample.device] * alone_s)))
             row = Longer(
@@ -220,16 +245,18 @@ def idle_s(run: Run) -> list[float]:
     return [max(each, 0.0) for each in found]
 
 
-def _of_processors(runs: Sequence[Run], units: Mapping[str, UnitCost]) -> list[tuple[Run, Run]]:
-    """Runs that tell what processors were at, and the same as if these had never rested: segments take as long as they
-    do then."""
+def _of_processors(runs: Sequence[Run], units: Mapping[str, UnitCost]) -> list[Asked]:
+    """Runs as if processors that tell what they were at had never rested: segments take as long as they do then."""
+    parts = {device: unit.busy_part for device, unit in units.items() if unit.busy_part}
+
+    def tireless_s(sample: Sample, devices: frozenset[str]) -> float:
+        return (sample.busy_s or 0.0) / parts[sample.device] if sample.device in devices else sample.time_s
+
     found = []
     for run in runs:
-        parts = [units[sample.device].busy_part for sample in run.samples]
-        if run.busy_s and all(parts):
-            each = zip(run.samples, run.busy_s, parts, strict=True)
-            samples = tuple(replace(s, times_s=(busy_s / part,)) for s, busy_s, part in each if part)
-            found.append((run, replace(run, samples=samples)))
+        devices = run.telling & parts.keys()
+        samples = tuple(replace(sample, times_s=(tireless_s(sample, devices),)) for sample in run.samples)
+        found.append(Asked(run, replace(run, samples=samples), devices))
     return found
 
 

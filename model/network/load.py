@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path
 
 import numpy as np
@@ -187,7 +188,7 @@ def _drop_dead(graph: onnx.GraphProto) -> None:
     kept = []
     for node in reversed(graph.node):
         if needed.intersection(node.output):
-            needed.update(node.input)
+            needed.update(filter(None, node.input))
             kept.append(node)
     constants.replace_nodes(graph, reversed(kept))
 
@@ -324,10 +325,12 @@ def _dtype(elem_type: int) -> str:
 
 def _names(nodes: list[onnx.NodeProto]) -> list[str]:
     """A node's own name, or its first output where it has none or shares it."""
-    count = Counter(node.name for node in nodes)
+    often = Counter(node.name for node in nodes)
     first = [next(name for name in node.output if name) for node in nodes]
-    taken = {n.name for n in nodes if count[n.name] == 1}
-    return [
-        n.name if n.name and count[n.name] == 1 else (out if out not in taken else f"{out}#{i}")
-        for i, (n, out) in enumerate(zip(nodes, first, strict=True))
-    ]
+    names = [node.name if often[node.name] == 1 else "" for node in nodes]
+    taken = {*names, ""}
+    for i, out in enumerate(first):
+        if not names[i]:
+            names[i] = next(n for n in chain([out], (f"{out}#{k}" for k in count(i))) if n not in taken)
+            taken.add(names[i])
+    return names

@@ -7,7 +7,9 @@ import numpy as np
 from model.network.graph import Graph, Layer
 from model.network.layer_kinds import kind
 
-STEPS = frozenset({"Sign", "Floor", "Ceil", "Round", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
+STEPS = frozenset({"Sign", "Floor", "Ceil", "Round", "Hardmax"})
+"""Of floats; what makes integers or truths of floats does so, too: comparisons, a Cast, ArgMax, the places of TopK."""
+QUANTISING = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
 
 EACH = frozenset({"activation", "elementwise", "move", "view"})
 """Kinds of layers that compute each element by itself."""
@@ -32,7 +34,9 @@ def _sums_up(graph: Graph, layer: Layer) -> bool:
 
 
 def _makes_steps(graph: Graph, layer: Layer) -> bool:
-    return layer.op in STEPS or (layer.op == "Cast" and not _floats(graph, layer.outputs[0]))
+    if layer.after or layer.op in QUANTISING:
+        return False
+    return layer.op in STEPS or not all(_floats(graph, name) for name in layer.outputs if name)
 
 
 def _floats(graph: Graph, name: str) -> bool:

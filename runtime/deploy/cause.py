@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from runtime.deploy.check import mb
-from runtime.launch import fate, killed, last, said
+from runtime.deploy.target import DeployError
+from runtime.errors import CleaveError
+from runtime.launch import OUT_OF_MEMORY, fate, killed, last, said
 from runtime.plan import Plan
 
 Sentences = dict[str, list[str]]
@@ -45,12 +47,17 @@ class Failure:
     addresses: Mapping[str, str]
     mend: str
 
-    def sentences(self) -> Sentences:
-        """The first cause that there is a sign of; the others follow from it."""
+    def error(self) -> CleaveError:
+        """By the first cause that there is a sign of, as others follow from it. ``DeployError``: it is known whose."""
         if self.done["code"] is None:
-            return self._late()
+            return DeployError(dict(self._late()))
         causes = (self._killed, self._said, self._unconnected, self._shut_out, self._full, self._noticed)
-        return next((found for cause in causes if (found := cause())), None) or self._unknown()
+        found = next((found for cause in causes if (found := cause())), None)
+        if found is None:
+            return self._unknown()
+        return DeployError(
+            dict(found), [host for host, lines in found.items() if all(OUT_OF_MEMORY in line for line in lines)]
+        )
 
     def _killed(self) -> Sentences:
         """Ranks that a signal ended, as their launchers saw it."""
@@ -69,7 +76,7 @@ class Failure:
         free = self.free.get(host)
         had = f" ({mb(free)} were free before the run)" if free is not None else ""
         return (
-            f"rank {rank} was killed by the kernel since memory ran out{had}: choose a mapping that needs less there, "
+            f"rank {rank} was killed by the kernel since {OUT_OF_MEMORY}{had}: choose a mapping that needs less there, "
             "or end other programs"
         )
 
@@ -94,9 +101,15 @@ class Failure:
         return found
 
     def _shut_out(self) -> Sentences:
-        """The head host, where others do not let it in."""
+        """A host that does not let the head host in; the head host, where it is not said which."""
         refused = next((line for line in self.done["stderr"].splitlines() if NO_ENTRY.search(line)), None)
-        return {self.head: [f"may not start ranks on another host ({refused}): {self.mend}"]} if refused else {}
+        if refused is None:
+            return {}
+        words = set(re.split(r"[^\w.:%-]+", refused))
+        host = next((host for host, address in self.addresses.items() if {address, f"{address}:"} & words), None)
+        if host is None or host == self.head:
+            return {self.head: [f"may not start ranks on another host ({refused}): {self.mend}"]}
+        return {host: [f"does not let {self.head} in, which starts its ranks ({refused}): {self.mend}"]}
 
     def _unconnected(self) -> Sentences:
         """Hosts between which no message gets through."""
@@ -119,9 +132,10 @@ class Failure:
             found.setdefault(self._host(rank), []).append(fate(rank, number))
         return found
 
-    def _unknown(self) -> Sentences:
+    def _unknown(self) -> CleaveError:
+        """Nobody's: mpirun runs on the head host, and tells of all."""
         code, stdout, stderr = (self.done[name] for name in ("code", "stdout", "stderr"))
-        return {self.head: [f"mpirun ended with code {code}", *last(stdout, stderr)]}
+        return CleaveError(f"mpirun on {self.head} ended with code {code}", *last(stdout, stderr))
 
     def _host(self, rank: int) -> str:
         return next((each.host for each in self.plan.ranks if each.rank == rank), self.head)

@@ -11,6 +11,7 @@ from typing import Any
 
 from runtime.deploy.connect import Connection
 from runtime.deploy.parcel import Parcel
+from runtime.segment import CPU
 
 OLDEST = (3, 8)
 PACKAGES = ("numpy", "mpi4py", "onnxruntime")
@@ -29,12 +30,14 @@ class Verdict:
     """One host: what it is, what keeps it from taking its part, and what is only worth knowing.
 
     facts: for the table, as text: ``python``, ``open mpi``, ``onnxruntime`` …
+    overloaded: whether all that keeps it is that it has no room for this part
     """
 
     host: str
     facts: dict[str, str]
     failures: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    overloaded: bool = False
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -58,6 +61,7 @@ def judge(
     facts: Mapping[str, Mapping[str, Any]],
     lost: Mapping[str, Sequence[str]],
     shared: Mapping[str, str],
+    sizes: Mapping[str, int] | None = None,
     *,
     prepare: bool = False,
     mixed: bool = False,
@@ -66,6 +70,7 @@ def judge(
 
     facts: by host; lost: by host, what went wrong where there are none
     shared: host → another that has the same work folder
+    sizes: by host, bytes that it gets, where it is known to have some of its files
     prepare: the environment is about to be made, so what is in it does not count
     mixed: other versions of packages than on the other hosts are worth a word, no more
     """
@@ -77,13 +82,15 @@ def judge(
             verdicts.append(Verdict(host, {}, tuple(lost[host])))
             continue
         found, packages = facts[host], odd.get(host, {})
+        crowded = room(parcel, found, (sizes or {}).get(host, parcel.size_bytes))
         failures = [*apart(shared.get(host)), *machine(parcel, found), *([] if prepare else software(parcel, found))]
         warnings = clock(found["clock"]) if abs(found["clock"]) < FAR_OFF_S else []
         failures += clock(found["clock"]) if abs(found["clock"]) >= FAR_OFF_S else []
         for name, sentence in packages.items():
             harmless = name == "Python" or (mixed and name != "Open MPI")
             (warnings if harmless else failures).append(sentence)
-        verdicts.append(Verdict(host, shown(found), tuple(failures), tuple(warnings), found))
+        overloaded = bool(crowded) and not failures and not tight(found, 0)
+        verdicts.append(Verdict(host, shown(found), (*failures, *crowded), tuple(warnings), overloaded, found))
     return verdicts
 
 
@@ -105,14 +112,6 @@ def machine(parcel: Parcel, facts: Mapping[str, Any]) -> list[str]:
         wrong.append(f"its Python is {base}: install 3.8 or later, and say where it is with --python")
     if not facts["writable"]:
         wrong.append(f"may not write to {facts['work']}: choose another place with --work")
-    need = parcel.size_bytes + SPARE_BYTES
-    if facts["free disk"] < need:
-        wrong.append(f"has {mb(facts['free disk'])} of disk free at {facts['work']}, needs {mb(need)}: make room, "
-                     "or choose another place with --work")  # fmt: skip
-    free = facts["free memory"]
-    if free is not None and free < parcel.memory_bytes:
-        wrong.append(f"has {mb(free)} of memory free, its ranks need {mb(parcel.memory_bytes)}: end other programs "
-                     "there, or choose another mapping")  # fmt: skip
     absent = sorted(parcel.cores - set(range(facts["cores"])))
     if absent:
         wrong.append(f"has no core {', '.join(map(str, absent))} (it has {facts['cores']}, counted from 0): "
@@ -122,6 +121,24 @@ def machine(parcel: Parcel, facts: Mapping[str, Any]) -> list[str]:
         wrong.append(f"has no interface {interface!r} with an IPv4 address (it has {', '.join(facts['interfaces'])}): "
                      "correct interface= in the platform file")  # fmt: skip
     return wrong
+
+
+def room(parcel: Parcel, facts: Mapping[str, Any], size_bytes: int) -> list[str]:
+    """Of what the host has too little for its part. size_bytes: that it gets"""
+    wrong = []
+    if tight(facts, size_bytes):
+        wrong.append(f"has {mb(facts['free disk'])} of disk free at {facts['work']}, needs "
+                     f"{mb(size_bytes + SPARE_BYTES)}: make room, or choose another place with --work")  # fmt: skip
+    free = facts["free memory"]
+    if free is not None and free < parcel.memory_bytes:
+        wrong.append(f"has {mb(free)} of memory free, its ranks need {mb(parcel.memory_bytes)}: end other programs "
+                     "there, or choose another mapping")  # fmt: skip
+    return wrong
+
+
+def tight(facts: Mapping[str, Any], size_bytes: int) -> bool:
+    """Whether the disk of a host has no room for so many bytes."""
+    return bool(facts["free disk"] < size_bytes + SPARE_BYTES)
 
 
 def software(parcel: Parcel, facts: Mapping[str, Any]) -> list[str]:
@@ -137,6 +154,9 @@ def software(parcel: Parcel, facts: Mapping[str, Any]) -> list[str]:
         wrong.append(f"has no mpirun: {PREPARE}, or install Open MPI 4.1 or later")
     elif not str(facts["open mpi"])[:1].isdigit() or two(facts["open mpi"]) < (4, 1):
         wrong.append(f"{facts['mpirun']} is not Open MPI 4.1 or later, it says: {facts['open mpi']}")
+    elif two(facts["open mpi"]) < (5, 0) and parcel.providers - {CPU}:
+        wrong.append(f"{facts['mpirun']} is Open MPI {facts['open mpi']}, which binds every rank to cores, and one on "
+                     f"a GPU has none: {PREPARE}, which brings Open MPI 5, or install that")  # fmt: skip
     lacking = sorted(parcel.providers - set(packages["providers"]))
     if lacking and packages.get("onnxruntime"):
         way = ANOTHER if facts.get("prepared") else "install one that has, and name its Python with --python"

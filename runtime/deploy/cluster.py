@@ -46,8 +46,12 @@ class Hosts:
         reached = [target for target in self.targets if target.name in self._lines]
         self._facts, failed = each(reached, lambda target: check.look(self._lines[target.name], peers[target.name]))
         shared, unmarked = self._sharing()
-        lost = {**self._lost, **failed, **unmarked}
-        return check.judge(list(self._parcels.values()), self._facts, lost, shared, prepare=prepare, mixed=mixed)
+        lost, parcels = {**self._lost, **failed, **unmarked}, list(self._parcels.values())
+        return check.judge(parcels, self._facts, lost, shared, self._sizes(), prepare=prepare, mixed=mixed)
+
+    def _sizes(self) -> dict[str, int]:
+        """Bytes that a host gets, of those where this is other than all that it needs."""
+        return {}
 
     def _sharing(self) -> tuple[dict[str, str], dict[str, list[str]]]:
         """As ``sharing`` has it, of hosts that may write to their work folder at all."""
@@ -86,11 +90,16 @@ class Cluster(Hosts):
 
     def missing(self) -> dict[str, dict[str, int]]:
         """By host, path → size of what would be sent."""
+        return everywhere(self.targets, self._missing)
 
-        def look(target: Target) -> dict[str, int]:
-            return ship.missing(self._lines[target.name], self._area, self._parcels[target.name].files)
+    def _missing(self, target: Target) -> dict[str, int]:
+        return ship.missing(self._lines[target.name], self._area, self._parcels[target.name].files)
 
-        return everywhere(self.targets, look)
+    def _sizes(self) -> dict[str, int]:
+        """Of hosts whose disk has no room for all: what they lack."""
+        tight = [parcel.target for name, parcel in self._parcels.items()
+                 if name in self._facts and check.tight(self._facts[name], parcel.size_bytes)]  # fmt: skip
+        return {name: sum(files.values()) for name, files in each(tight, self._missing)[0].items()}
 
     def upload(self) -> dict[str, Shipped]:
         """Bring every host what it lacks. What a host had before stays current where that fails."""
@@ -116,6 +125,12 @@ class Cluster(Hosts):
         return f"{BUNDLES}/{self._shipment.name}"
 
 
+def check_head(head: str | None, hosts: Sequence[str]) -> None:
+    """``CleaveError`` where it is none of the hosts."""
+    if head is not None and head not in hosts:
+        raise CleaveError(f"--head {head}: the platform has no such host (it has {', '.join(hosts)})")
+
+
 @contextmanager
 def cluster(
     shipment: Shipment, targets: Sequence[Target], head: str | None, trust: Trust, password: str | None = None
@@ -125,8 +140,7 @@ def cluster(
     targets: of the platform; head: name of one of them; None: the first that has a rank
     """
     names = {target.name: target for target in targets}
-    if head is not None and head not in names:
-        raise CleaveError(f"--head {head}: the platform has no such host (it has {', '.join(names)})")
+    check_head(head, list(names))
     parcels = list(shipment.parcels)
     first = next(t.name for t in targets if t.name in {parcel.target.name for parcel in parcels})
     if head is not None and head not in {parcel.target.name for parcel in parcels}:
@@ -165,4 +179,4 @@ def refused(verdicts: Sequence[Verdict]) -> None:
     """``DeployError`` with everything that keeps hosts from taking part."""
     failures = {verdict.host: verdict.failures for verdict in verdicts if verdict.failures}
     if failures:
-        raise DeployError(dict(failures))
+        raise DeployError(dict(failures), {verdict.host for verdict in verdicts if verdict.overloaded})

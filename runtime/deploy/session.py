@@ -81,7 +81,7 @@ class Session:
         free = {name: found["free memory"] for name, found in self._facts.items()}
         addresses = {name: post.site.connection.address for name, post in self._posts.items()}
         failure = Failure(self._plan, self._head.name, done, seen, free, addresses, self._mend())
-        error = DeployError(dict(failure.sentences()))
+        error = failure.error()
         if done["code"] is None:
             raise CleaveError(f"the ranks were not done after {timeout_s:g} s and were ended", *error.sentences)
         raise error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Thread
@@ -53,11 +53,14 @@ class HostError(Exception):
 
 
 class DeployError(CleaveError):
-    """Some hosts failed: ``failures`` has the sentences of each, by its name. Nothing of theirs was switched."""
+    """Some hosts failed: ``failures`` has the sentences of each, by its name. Nothing of theirs was switched.
 
-    def __init__(self, failures: dict[str, Sequence[str]]) -> None:
+    overloaded: those of them that may well take a smaller part: their memory or disk has no room for this one
+    """
+
+    def __init__(self, failures: dict[str, Sequence[str]], overloaded: Collection[str] = ()) -> None:
         super().__init__(*(f"{host}: {sentence}" for host, sentences in failures.items() for sentence in sentences))
-        self.failures = failures
+        self.failures, self.overloaded = failures, frozenset(overloaded)
 
 
 def each(targets: Sequence[Target], work: Callable[[Target], Answer]) -> tuple[dict[str, Answer], dict[str, list[str]]]:

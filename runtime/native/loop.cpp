@@ -94,7 +94,8 @@ static Account run_all(std::vector<Lane>& lanes, const Frames& source, const Opt
         else lane.frame(), lane.rank->finish();
         if (index < 0) continue;
         account.processor_s += processor_s() - began;
-        account.frames.push_back(lane.rank->records);
+        account.frames.emplace_back();
+        if (!options.report.empty()) account.frames.back() = lane.rank->records;  // else nobody looks
         for (size_t i = 0; i < account.outputs.size() && !options.output.empty(); ++i)
             account.outputs[i].append(lane.rank->outputs[i]->data, lane.rank->outputs[i]->bytes());
     }

@@ -31,13 +31,12 @@ from statistics import mean, median
 from codegen.bundle import write_bundle
 from dse.inputs import Cnn, read_cnn
 from model.cluster.platform import Platform
-from runtime.bench import Runner
 from runtime.compiling import frames_file
 from runtime.deploy.cluster import cluster, refused
 from runtime.deploy.keys import Trust
 from runtime.deploy.parcel import pack
 from runtime.deploy.target import Target
-from runtime.launch import read_plan, run
+from runtime.launch import Runner, read_plan, run
 from runtime.options import Options
 from runtime.trace import Trace
 from tests.bench import waiting

@@ -23,8 +23,9 @@ from model.cluster.platform import Platform
 from model.fit.link_costs import BOTH, WAY
 from model.mappings.mapping import Mapping, Shard, extent
 from model.network import boxes
-from runtime.bench import Bench, Runner
+from runtime.bench import Bench
 from runtime.deploy import network
+from runtime.launch import Runner
 from runtime.trace import Trace
 from tests.bench.clock import measured, runner
 from tests.bench.limited import turn

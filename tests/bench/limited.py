@@ -15,7 +15,8 @@ import random
 
 from dse.inputs import Cnn, read_cnn
 from model.mappings.mapping import Mapping
-from runtime.bench import Bench, Runner
+from runtime.bench import Bench
+from runtime.launch import Runner
 from runtime.options import Options
 from runtime.trace import Trace
 from tests.bench.clock import measured

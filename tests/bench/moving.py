@@ -26,7 +26,7 @@ from codegen.bundle import write_bundle
 from dse.inputs import Cnn, read_cnn
 from model.cluster.platform import Platform
 from model.mappings.mapping import Mapping
-from runtime.bench import Runner
+from runtime.launch import Runner
 from runtime.options import Options
 from runtime.trace import Trace
 from tests.bench.altered import Policies, variants

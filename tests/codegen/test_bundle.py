@@ -298,8 +298,19 @@ def older(bundle: Path, name: str) -> None:
         lambda bundle: (bundle / "rank_00.py").unlink(),
         lambda bundle: next(bundle.glob("rank0*/segment*")).unlink(),
         lambda bundle: (bundle / "bundle.json").write_text("{}"),
+        lambda bundle: (bundle / "bundle.json").write_text(
+            (bundle / "bundle.json").read_text().replace('"cut_by": "', '"cut_by": "0')
+        ),
     ],
-    ids=["older program", "older runtime", "changed by hand", "no program", "no segment", "no description"],
+    ids=[
+        "older program",
+        "older runtime",
+        "changed by hand",
+        "no program",
+        "no segment",
+        "no description",
+        "cut before",
+    ],
 )
 def test_what_is_there_is_just_what_would_be_made(
     change: Callable[[Path], object], graph: Graph, tmp_path: Path

@@ -1,4 +1,4 @@
-"""A lost host and AutoDiCE's files, on a cluster in a box."""
+"""A lost host, AutoDiCE's files and a user's frames, on a cluster in a box."""
 
 from __future__ import annotations
 
@@ -7,19 +7,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from codegen.bundle import source, write_bundle
+from codegen.verify import run_whole
 from dse.cli.access import without
+from model.cluster.platform import Platform
+from model.mappings.mapping import Mapping
+from model.network.load import load
 from runtime.deploy.target import DeployError
 from tests.cluster import Cluster
-from tests.command import SMALL, done, dse
+from tests.command import SMALL, done, dse, files
 from tests.tiny_cnn import network, node, save, weight
 
 
-def words(testbed: Cluster, *more: object) -> list[object]:
+def words(testbed: Cluster) -> list[object]:
     """How to get to the hosts, with this machine's Python on them."""
-    to = ["--key", testbed.key, "--known-hosts", testbed.known_hosts, "--python", testbed.testbed.python]
-    return [*to, "--frames", 2, "--warmup", 1, *more]
+    return ["--key", testbed.key, "--known-hosts", testbed.known_hosts, "--python", testbed.testbed.python]
+
+
+TWICE = ("--frames", 2, "--warmup", 1)
+"""So few frames are timed."""
 
 
 def network_of_two(folder: Path) -> Path:
@@ -57,7 +66,7 @@ def test_a_run_goes_on_without_a_host_that_is_lost(
     hosts = [rank["host"] for rank in json.loads(Path("run/best-memory/plan.json").read_text())["ranks"]]
     assert len(hosts) > 1, "the best in memory takes several hosts"
     lost = hosts[-1]
-    how = ["bench", "run/best-memory", "--platform", testbed.platform, *words(testbed)]
+    how = ["bench", "run/best-memory", "--platform", testbed.platform, *words(testbed), *TWICE]
     with pulled(testbed, lost):
         said = dse(*how)
         assert said.code == 2
@@ -84,12 +93,39 @@ def test_autodices_files_are_run_by_one_command(
     Path("horizontal.json").write_text(json.dumps({"conv2": ["lop", [12, 65535], ["pi0", "pi2_cpu0"]]}))
     how = ["new", "--cnn", cnn, "--platform", "platform.txt", "--mapping", "mapping.json"]
     how += ["--horizontal", "horizontal.json", *words(testbed)]
-    said = done("bench", *how)
+    said = done("bench", *how, *TWICE)
     assert said.startswith("wrote new\n")
     assert said.splitlines()[-1] == "new: gives the whole model's answer (3 frames, tolerance 0.0001)"
-    again = done("deploy", *[word for word in how if word not in ("--frames", "--warmup", 1, 2)])
+    again = done("deploy", *how)
     assert again.startswith("new is there already, made of the same\n")
     assert again.count("sent 0 files, 0.00 MB") == 2
+
+
+@pytest.mark.cluster
+@pytest.mark.usefixtures("hurried")
+def test_frames_go_to_the_hosts_and_their_answers_come_back(
+    testbed: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cnn = network_of_two(tmp_path)
+    graph = load(cnn)
+    platform, mapping = Platform.from_file(testbed.platform), Mapping.whole(graph, [0, 0, 1, 1, 2, 0])
+    write_bundle(graph, platform, mapping, source(graph, False, {}), Path("b"), False)
+    frames = np.random.default_rng(0).standard_normal((5, 1, 3, 32, 32)).astype(np.float32)
+    np.save("frames.npy", frames)
+    how = ["infer", "b", "--input", "frames.npy", "--platform", testbed.platform, *words(testbed)]
+    said = done(*how, "--output", "answers.npz")
+    assert said.startswith("output 'y': float32 (5, 1, 512)\nanswers.npz: 5 frames in ")
+    wanted = run_whole(cnn, [{"x": frame} for frame in frames])
+    with np.load("answers.npz") as found:
+        np.testing.assert_allclose(found["y"], wanted["y"], rtol=1e-4, atol=1e-5)
+    lost = testbed.hosts[1]
+    before = files(tmp_path)
+    with pulled(testbed, lost):
+        said = dse(*how, "--output", "more.npz")
+    assert (said.code, files(tmp_path)) == (2, before)
+    (sentence,) = said.sentences
+    assert sentence.startswith(f"{lost}: does not answer at ")
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,23 @@ def test_a_benchmark_compares_as_many_frames_as_count(here: Path) -> None:
         assert json.loads(done(*words))["verification"]["frames"] == compared
 
 
+@pytest.mark.mpi
+def test_results_of_a_platform_that_is_this_machine(here: Path) -> None:
+    (here / "p.txt").write_text("h0, address=localhost, slots=0\nh1, address=localhost, slots=0\n")
+    done("generate", "--cnn", "cnn.onnx", "--platform", "p.txt", "--mapping", "b/mapping.json", "--out", "local")
+    words = ("infer", "local", "--input", "images", *NORMAL)
+    done(*words, "--output", "here.npz")
+    body = json.loads(done(*words, "--output", "there.npz", "--platform", "p.txt", "--json"))
+    assert (body["bundle"], body["frames"], body["output"]) == ("local", 2, "there.npz")
+    with np.load("here.npz") as wanted, np.load("there.npz") as found:
+        assert np.array_equal(found["y"], wanted["y"])
+
+
+def test_ways_to_hosts_want_a_platform() -> None:
+    words = ("infer", "b", "--input", "images", "--output", "o.npz", *NORMAL)
+    assert refused(*words, "--head", "h0") == "--head: goes with --platform"
+
+
 def test_answers_that_are_more_than_ranks_can_hand_in_are_refused() -> None:
     sentence = refused("infer", "b", "--input", "images", "--frames", 10_000_000, "--output", "out.npz", *NORMAL)
     assert sentence == (

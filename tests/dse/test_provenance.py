@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from codegen.render import programs
 from dse import provenance
 from model.cluster import coefficients
 from model.cluster.platform import Platform
@@ -72,9 +73,17 @@ def test_conditions_are_compared_where_both_are_known() -> None:
 def test_only_of_this_machine_is_anything_known_without_asking(here: Path) -> None:
     (here / "p.txt").write_text(LINES)
     found = provenance.here(Platform.from_file("p.txt"))
-    assert list(found) == ["a"]
+    assert found["far"] == {"programs": programs()}
     assert found["a"]["kernel"] == os.uname().release
     assert found["a"]["onnxruntime"]
+
+
+def test_what_was_measured_of_other_programs_is_said_of_all_hosts(here: Path) -> None:
+    measured(conditions={"programs": "0123abcd"})
+    (here / "p.txt").write_text(LINES)
+    platform = Platform.from_file("p.txt")
+    told = [f"a.json: programs {programs()} (was 0123abcd) at a_cpu0, far_cpu0"]
+    assert provenance.unlike(platform, provenance.here(platform)) == told
 
 
 @pytest.mark.parametrize("command", ["price", "simulate", "run"])

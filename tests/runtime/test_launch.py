@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from codegen.bundle import source, write_bundle
+from model.cluster.platform import Platform
 from model.mappings.mapping import Mapping
 from model.network.load import load
 from runtime import launch
@@ -135,6 +136,21 @@ def test_cores_are_numbered_as_open_mpi_does_whichever_a_process_may_use(tmp_pat
             assert (subprocess.run(words, capture_output=True, timeout=60).returncode == 0) == (core < count)
     finally:
         os.sched_setaffinity(0, mine)
+
+
+@pytest.mark.mpi
+@pytest.mark.skipif(cores() < 2 or numbered() != cores(), reason="wants two cores that this process may use")
+@pytest.mark.parametrize(("slots", "bound"), [((1, 0), ["1", "0"]), ((0, 0), ["0", "1"])])
+def test_ranks_here_have_the_cores_of_their_devices_unless_two_share_one(
+    slots: tuple[int, int], bound: list[str], tmp_path: Path
+) -> None:
+    graph = load(save(tmp_path, branches()))
+    lines = [f"h{k}, address=localhost, slots={core}\n" for k, core in enumerate(slots)]
+    mapping = Mapping.whole(graph, [layer.index % 2 for layer in graph.layers])
+    here = Platform.parse("".join(lines), "here.txt")
+    write_bundle(graph, here, mapping, source(graph, False, {}), tmp_path / "b", False)
+    found = bench(tmp_path / "b", frames=1, warmup=0).trace.ranks
+    assert [(usage.conditions or {})["cores"] for usage in found] == bound
 
 
 def test_a_rank_without_cores_needs_open_mpi_5() -> None:

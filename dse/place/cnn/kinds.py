@@ -20,7 +20,8 @@ def alike(c: CostArrays, w: Wires) -> Kinds:
     of: dict[bytes, list[int]] = {}
     for d in range(len(c.pool)):
         wire = [table[d] for table in w[:-1]]
-        own = [c.work[:, d], c.beside[:, d], c.busy[d], c.memory[d], c.capacity[c.pool[d]], c.communication_w[d], *wire]
+        watts, room = [c.communication_w[d], c.awake_w[d], c.idle_w[d]], c.capacity[c.pool[d]]
+        own = [c.work[:, d], c.beside[:, d], c.busy[d], c.memory[d], room, watts, *wire]
         of.setdefault(b"".join(np.ascontiguousarray(part).tobytes() for part in own), []).append(d)
     return list(of.values())
 

@@ -72,7 +72,7 @@ def test_power_that_a_meter_reads_is_found(tmp_path: Path, monkeypatch: pytest.M
 def test_an_energy_is_of_all_devices_of_a_host_and_of_what_crosses_its_border(tmp_path: Path) -> None:
     graph = graph_of(tmp_path, six_layers())
     network, units = Network(graph), dict[str, UnitCost].fromkeys("abc", DECLARED)
-    hosts = {"a": "first", "b": "first", "c": "second"}
+    hosts = {"a": 0, "b": 0, "c": 2}
     ranks = [Footing(device, 0.0, 0.0, 0.0, 0.0, 1, 0, None, 0.0) for device in "bc"]
     told = Footing("a", 0.0, 0.0, 0.0, 0.0, 1, 0, None, 0.0, energy_j=3.0, energy_time_s=2.0)
     parts = [PartOf(layer, 1, 0, 1) for layer in range(3)]

@@ -358,6 +358,7 @@ FLOATS = [
     *((CALIBRATE, option) for option in ("--budget", "--timeout")),
     *((RUN, option) for option in ("--measure-budget", "--timeout")),
     *(((command, "b"), "--timeout") for command in ("verify", "bench")),
+    (("infer", "b", "--input", "i", "--output", "o.npz"), "--timeout"),
     *((("place",), option) for option in ("--time-limit", "--replicate", "--slow", "--max-energy")),
 ]
 
@@ -582,6 +583,10 @@ def test_what_parts_may_bring_to_another_step_is_said(here: Path) -> None:
     said = done("run", "--cnn", "binary.onnx", "--platform", "two.txt", "--dry-run")
     assert "binary: layer 'second' (Sign), and 1 other, turns floats into steps." in said
     assert "steps" not in done(*RUN, "--dry-run")
+    most = [node("Conv", ["x", "w"], ["a"], "conv"), node("ArgMax", ["a"], ["y"], "most", axis=1)]
+    save(here, network(most, {"x": (1, 4, 5, 5)}, {"y": "int64"}, {"w": weight(4, 4, 3, 3)}), "most.onnx")
+    words = ("run", "--cnn", "most.onnx", "--platform", "two.txt", "--dry-run")
+    assert "most: layer 'most' (ArgMax) turns floats into steps." in done(*words)
     for op in ("Relu", "MaxPool"):  # which sum nothing up
         made = {"kernel_shape": [2, 2]} if op == "MaxPool" else {}
         save(here, network([node(op, ["x"], ["a"], **made), node("Round", ["a"], ["y"])], {"x": (1, 4, 5, 5)}, ["y"]))

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from dse.closing.attempts import Closed
 from dse.closing.figures import FILE, Measurement
 from dse.closing.loop import Closing, Limits
 from dse.closing.pool import Space
+from dse.closing.trouble import Trouble
 from dse.evaluation import OBJECTIVES
 from dse.inputs import Cnn, read_cnn
 from dse.search import Front, search
@@ -47,8 +49,8 @@ class Cluster:
         slow = sum(row["compute_s"] for row in found.devices(self.real) if row["device"] == "h1_cpu0")
         return Measurement(np.array([found.latency_s + 9 * slow, np.nan, found.memory_bytes + 1e6, found.period_s]))
 
-    def line(self, mapping: Mapping, found: Measurement, expected: np.ndarray) -> str:
-        return json.dumps({"latency_s": float(found.values[0]), "expected": float(expected[0])})
+    def record(self, mapping: Mapping, found: Measurement, expected: np.ndarray) -> dict[str, Any]:
+        return {"latency_s": float(found.values[0]), "expected": float(expected[0])}
 
 
 def closed(
@@ -57,6 +59,7 @@ def closed(
     gone: str | None = None,
     budget_s: float | None = None,
     say: Callable[[str], None] = lambda _: None,
+    unfit: frozenset[str] = frozenset(),
     **settings: object,
 ) -> tuple[Closed, Front, Cluster]:
     """A search of a tiny network on three devices, and its loop."""
@@ -66,7 +69,7 @@ def closed(
     front = search(encoding, costs, how)
     space = Space(encoding, costs, how, tuple(host.name for host in cluster.hosts), False)
     rig = Cluster(cluster, cnn, gone)
-    return Closing(space, rig, Limits(count, budget_s), folder, say).run(front), front, rig
+    return Closing(space, rig, Limits(count, budget_s), folder, say, Trouble(unfit)).run(front), front, rig
 
 
 @pytest.mark.parametrize("evaluator", ["analytical", "simulator", "both"])
@@ -152,7 +155,10 @@ def test_one_seed_and_one_cluster_give_one_result(tmp_path: Path) -> None:
 def test_a_host_that_is_gone_is_given_up_and_the_rest_is_measured(tmp_path: Path) -> None:
     said = list[str]()
     found, _, rig = closed(tmp_path, 12, gone="h1_cpu0", say=said.append)
-    assert said[-1] == f"after {len(found.attempts)} of 12 there is nothing left to measure: h1 failed too often"
+    assert said[-2:] == [
+        f"after {len(found.attempts)} of 12 there is nothing left to measure",
+        "h1 failed too often: mappings that need it are left out",
+    ]
     failed = [a for a in found.attempts if a.found.failed]
     assert [a.found.hosts for a in failed] == [("h1",)] * len(failed)
     assert failed[0].found.failed == ("h1: is not there",)
@@ -162,6 +168,63 @@ def test_a_host_that_is_gone_is_given_up_and_the_rest_is_measured(tmp_path: Path
     encoding = job.prepare(rig.cnn, rig.real, job.Coding())[0]
     there = [device for genes in found.front.genes for device in encoding.decode(genes).devices]
     assert rig.real.index("h1_cpu0") not in there
+
+
+@pytest.mark.parametrize(("bad", "overloaded"), [((4,), False), ((1, 2, 3), True)], ids=["away", "too much"])
+def test_a_host_that_is_back_or_only_had_too_much_to_do_is_tried_again(
+    bad: tuple[int, ...], overloaded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what was measured there is on the front."""
+    run, on_it = Cluster.run, list[bool]()
+
+    def sometimes(rig: Cluster, mapping: Mapping, folder: Path) -> Measurement:
+        if rig.real.index("h1_cpu0") in mapping.devices:
+            on_it.append(len(on_it) not in bad)
+            if not on_it[-1]:
+                raise DeployError({"h1": ["is not there"]}, ["h1"] if overloaded else [])
+        return run(rig, mapping, folder)
+
+    monkeypatch.setattr(Cluster, "run", sometimes)
+    found, _, rig = closed(tmp_path, 30)
+    assert on_it.count(False) == len(bad)
+    assert on_it[-1], "it was tried again"
+    assert len(found.measured) == len(found.attempts) - len(bad)
+    encoding = job.prepare(rig.cnn, rig.real, job.Coding())[0]
+    there = {device for genes in found.front.genes for device in encoding.decode(genes).devices}
+    assert rig.real.index("h1_cpu0") in there
+
+
+def test_hosts_that_are_unfit_are_not_tried(tmp_path: Path) -> None:
+    found, _, rig = closed(tmp_path, 12, unfit=frozenset({"h1"}))
+    assert found.measured
+    assert not [mapping for mapping in rig.runs if rig.real.index("h1_cpu0") in mapping.devices]
+
+
+def test_what_fails_whatever_is_tried_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk of this machine is full, or mpirun ends at once."""
+    said = list[str]()
+
+    def full(*_: object) -> Measurement:
+        raise CleaveError("cannot be written")
+
+    monkeypatch.setattr(Cluster, "run", full)
+    found, _, _ = closed(tmp_path, 40, say=said.append)
+    assert len(found.attempts) == 8
+    assert said[-1] == "all 8 of a round failed, so no more are tried"
+
+
+def test_energy_that_only_some_hosts_tell_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Cluster.run
+
+    def metered(rig: Cluster, mapping: Mapping, folder: Path) -> Measurement:
+        found = run(rig, mapping, folder)
+        return replace(found, values=np.where(np.isnan(found.values), 9.0, found.values))
+
+    monkeypatch.setattr(Cluster, "run", metered)
+    front = closed(tmp_path, 6)[0].front
+    assert front.measured is not None
+    assert np.isnan(front.measured[:, 1]).all()
+    assert (front.scores[:, 1] < 9).all()
 
 
 def test_a_mapping_that_failed_is_not_on_the_front(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dse.evaluation import OBJECTIVES
+from dse.results import devices_of
 from model.cluster import coefficients
 from runtime.errors import CleaveError
 from tests.command import PROGRAM, done, dse, files
@@ -131,18 +132,40 @@ def test_ctrl_c_ends_measuring_and_the_command_goes_on_with_what_there_is() -> N
 
 
 @pytest.mark.mpi
-def test_hosts_that_cannot_be_reached_are_told_and_what_was_found_is_kept(here: Path) -> None:
+def test_a_run_goes_on_from_what_another_has_measured(here: Path) -> None:
+    words = (*RUN, "--chromosome", "naive")
+    done(*words, "--measure", 3)
+    before = kept()
+    more = (*words, "--measure", 2, "--measured", "runs/tiny-p/measured.jsonl", "--out", "runs/more")
+    said = done(*more)
+    assert "measured 2 of 2 " in said
+    lines = [json.loads(line) for line in Path("runs/more/measured.jsonl").read_text().splitlines()]
+    assert lines[:3] == before
+    assert len({json.dumps(line["mapping"]) for line in lines}) == len(lines) == 5
+    assert json.loads(Path("runs/more/summary.json").read_text())["measured"]["mappings"] == 5
+    there = files(here)
+    for change, sentence in (
+        (("--chromosome", "vertical"), "runs/tiny-p/measured.jsonl:1: is of another network, platform or chromosome"),
+        (("--measured", "p.txt"), "p.txt:1: is not as this version writes it ("),
+        (("--measured", "none"), "none: there is no such file of measurements"),
+    ):
+        said = dse(*more, "--force", *change)
+        assert (said.code, len(said.sentences), files(here)) == (2, 1, there)
+        assert said.sentences[0].startswith(sentence)
+
+
+@pytest.mark.mpi
+def test_hosts_that_cannot_be_reached_are_told_and_the_others_measured(here: Path) -> None:
     (here / "p.txt").write_text(HERE + "far, address=127.0.0.9, port=1, slots=0\n")
-    said = dse(*RUN, "--chromosome", "vertical", "--measure", 6, "--json")
+    said = dse(*RUN, "--chromosome", "vertical", "--measure", 6, "--key", here / "p.txt", "--json")
     assert said.code == 0, said
-    lines = kept()
-    failed = [line for line in lines if "failed" in line]
-    assert failed
-    assert body("summary.json")["measured"]["mappings"] == len(lines) - len(failed)
-    assert [one["why"] for one in body("summary.json")["measured"]["failed"]] == [line["failed"] for line in failed]
-    assert all(any("127.0.0.9" in sentence for sentence in line["failed"]) for line in failed)
-    assert not any("--replan" in sentence for line in failed for sentence in line["failed"])
-    assert body("front.json")["points"]
+    assert "cannot be measured on: far: cannot be reached at [127.0.0.9]:1" in said.err
+    found = body("summary.json")["measured"]
+    assert (found["mappings"], found["failed"]) == (len(kept()), [])
+    assert 0 < len(kept()) <= 6
+    front = body("front.json")
+    used = {front["devices"][device] for point in front["points"] for device in devices_of(point["mapping"])}
+    assert used <= {"a_cpu0", "b_cpu1"}
 
 
 @pytest.mark.cluster
@@ -169,6 +192,7 @@ def test_nothing_speaks_of_measuring_where_nothing_is_measured() -> None:
     ("words", "sentence"),
     [
         (("--measure-budget", 5), "--measure-budget says how long is measured: add --measure N"),
+        (("--measured", "p.txt"), "--measured is what measuring goes on from: add --measure N"),
         (("--head", "a"), "--head says how hosts are reached to measure there: add --measure N"),
         (("--measure", 2, "--trust", "all"), "--trust all: must be one of key, existing"),
         (("--measure", 2, "--key", "none"), "--key none: there is no such file"),

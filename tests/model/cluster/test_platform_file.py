@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dse.testbed import spec
 from model.cluster.platform import Platform
 from model.cluster.platform_file import KEYS
+from model.cluster.quantity import UNITS
 from model.cost.links import links
 from runtime.errors import CleaveError
 from runtime.meter import EXAMPLES
+
+ROOT = Path(__file__).parents[3]
 
 NAME_RULE = "(only letters, digits, '.', '-' and '_', the first a letter, digit or '_')"
 HOST_RULE = "(1 to 63 characters before, between and after its dots)"
@@ -98,6 +103,17 @@ def test_key_without_its_device_is_refused_for_every_key_of_a_unit() -> None:
         "pf.txt:1: gpu_memory: there is no GPU on this line; add gpu=",
         "pf.txt:1: gpu_power: there is no GPU on this line; add gpu=",
     ]
+
+
+def test_the_document_has_every_key_and_unit_and_no_other_key() -> None:
+    """Those of a testbed's file, too."""
+    text = (ROOT / "docs" / "platform.md").read_text()
+    hosts, testbed = text.split("## A cluster in a box")
+    for part, keys in ((hosts, {*KEYS}), (testbed, {*spec.KEYS})):
+        rows = re.findall(r"^\| (`[a-z_`, ]+`) \|", part, re.MULTILINE)
+        assert {key for row in rows for key in re.findall("[a-z_]+", row)} == keys
+    for units in UNITS.values():
+        assert all(f"`{unit}`" in hosts for unit in units)
 
 
 def test_all_mistakes_at_once_in_the_order_of_lines() -> None:

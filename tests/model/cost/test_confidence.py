@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from model.cluster import coefficients
+from model.cluster.coefficients import UnitCost
 from model.cost.confidence import FEW, Expected, expected_error, of_mapping, untold
 from model.cost.priced import priced
-from model.mappings.mapping import Mapping
+from model.mappings.mapping import Mapping, Shard, extent
+from model.network.boxes import CHANNELS
 from model.network.graph import Graph
 from model.network.layer_kinds import kind
 from tests.confident import COMPUTING, FRAMES, MEASURED, MEMORY, PERIOD, REGRESSED, calibrated
@@ -51,6 +53,50 @@ def test_of_a_network_that_was_not_measured_frames_are_off_as_of_the_others(tmp_
     assert astuple(found) == pytest.approx((2 * MEASURED, 2 * COMPUTING, MEMORY, 2 * PERIOD))
 
 
+def test_parts_of_a_layer_of_which_none_were_measured_are_off_as_their_kind_is(tmp_path: Path, graph: Graph) -> None:
+    cluster = calibrated(tmp_path, graph, platform(2), 6)
+    heavy = next(layer for layer in graph.layers if layer.op == "Conv")
+    whole = Mapping.whole(graph, [0] * 6)
+    cut = [Shard(heavy.index, 0, 1, 0), Shard(heavy.index, 1, extent(graph, heavy), 1)]
+    split = Mapping.of([*(s for s in whole.shards if s.layer != heavy.index), *cut])
+    path, frames = Path(cluster.devices[0].coefficients), (FRAMES.latency, FRAMES.period)
+
+    def error() -> tuple[float | None, float | None]:
+        found = of_mapping(graph, cluster, split)
+        assert found
+        return found.latency, found.period
+
+    assert [a > b for a, b in zip(error(), frames, strict=True)] == [True, True]
+    found = coefficients.load(str(path))
+    kernels = {
+        name: replace(kernel, splits={CHANNELS: (5e-4, 5e-4)}) if kernel.op == "Conv" else kernel
+        for name, kernel in found.unit("cpu").kernels.items()
+    }
+    units = {name: replace(unit, kernels=kernels) for name, unit in found.units.items()}
+    path.write_text(replace(found, units=units).to_json())
+    assert error() == pytest.approx(frames)
+
+
+def test_what_a_host_draws_all_the_time_is_as_far_off_as_the_latency(tmp_path: Path, graph: Graph) -> None:
+    """Half of the energy here."""
+    cluster, mapping = calibrated(tmp_path, graph, platform(2), 6), Mapping.whole(graph, [0] * 6)
+    path = Path(cluster.devices[0].coefficients)
+    found, price = coefficients.load(str(path)), priced(graph, cluster, mapping)
+    idle_w = price.energy_j / price.latency_s
+    units = {name: _metered(unit, idle_w) for name, unit in found.units.items()}
+    path.write_text(replace(found, units=units).to_json())
+    assert priced(graph, cluster, mapping).energy_j == pytest.approx(2 * price.energy_j)
+    error = of_mapping(graph, cluster, mapping)
+    assert error
+    assert error.energy == pytest.approx((MEASURED + COMPUTING) / 2)
+
+
+def _metered(unit: UnitCost, idle_w: float) -> UnitCost:
+    """A unit whose host was seen to draw so much, and its layers as much more as before."""
+    layers = {kind: replace(cost, power_w=cost.power_w + idle_w) for kind, cost in unit.layers.items()}
+    return replace(unit, idle_w=idle_w, layers=layers)
+
+
 def test_of_figures_that_nobody_measured_no_error_is_known(tmp_path: Path, graph: Graph) -> None:
     mapping = Mapping.whole(graph, [0] * 6)
     assert of_mapping(graph, platform(1), mapping) is None
@@ -73,7 +119,10 @@ def test_layers_unlike_all_that_was_measured_are_told(tmp_path: Path, graph: Gra
     unlike = dict.fromkeys(op for op in ops[known:] if op not in ops[:known])
     assert untold(graph, cluster) == tuple(unlike)
     error = expected_error(graph, cluster, priced(graph, cluster, mapping))
-    assert (error is None) == bool(unlike)
-    assert not error or astuple(error) == pytest.approx(astuple(together(graph, known, FEW)))
+    assert error is not None
+    if unlike:
+        assert error == Expected(None, None, MEMORY, None)
+    else:
+        assert astuple(error) == pytest.approx(astuple(together(graph, known, FEW)))
     assert untold(graph, cluster.by_paper()) == ()  # equations that know of no layer that was measured
     assert untold(graph, platform(2)) == ()  # of figures that nobody measured all is unknown, and another line says so

@@ -484,6 +484,21 @@ def test_power_is_found_from_metered_runs() -> None:
     assert all(cost.power_w >= unit.idle_w for cost in unit.layers.values())
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_watts_that_runs_cannot_tell_apart_are_not_laid_on_one_of_them(seed: int) -> None:
+    """A device that computes nearly all the time, by a meter that is 2 % off: whatever it draws idle, convolutions take
+    twice what activations take."""
+    draw, runs = random.Random(seed), []
+    for _ in range(12):
+        busy = {"conv_im2col": draw.uniform(0, 5), "activation": draw.uniform(0, 5)}
+        time_s = sum(busy.values()) * draw.uniform(1.0, 1.03)
+        energy = (2 * time_s + 4 * busy["conv_im2col"] + busy["activation"]) * draw.gauss(1, 0.02)
+        runs.append(Metered(energy, time_s, busy))
+    unit = with_power(DECLARED, runs)
+    assert unit.layers["conv_im2col"].power_w == pytest.approx(6, rel=0.08)
+    assert unit.layers["activation"].power_w == pytest.approx(3, rel=0.15)
+
+
 def test_without_a_meter_power_stays_as_declared() -> None:
     for few in ([], [metered(random.Random(0))]):
         unit = with_power(DECLARED, few)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from model.cost.samples import Arrival, Run, Sample
 from model.fit.link_costs import BOTH, BURST, LATE, TWO, WAY, Estimate, LinkCosts, LinkSample, Path
 from model.fit.links import _line, fit, one_way_s
 from model.fit.sharing import Way, Wires
@@ -207,6 +208,41 @@ def test_between_two_that_were_not_measured_it_goes_as_fast_as_the_slower_of_bot
     assert wires.way("b0", "d0") == Way(2e6, 3e-4)
     assert wires.way("a0", "a1") == Way(5e9, 0.0)
     assert wires.way("b0", "b1") == Way(5e9, 0.0)
+
+
+def test_what_leaves_over_a_slow_link_holds_up_only_what_goes_there() -> None:
+    """1 MB for a host with a slow link, then as much for another: that one leaves when the first would have by the
+    sender's own link, the first goes on; a third, for the slow one again, comes after it."""
+
+    def path(source: str, target: str, rate: float) -> Path:
+        rate_, none = Estimate(rate, rate, rate), Estimate(0.0, 0.0, 0.0)
+        return Path(source, target, False, rate_, none, none, {})
+
+    paths = [path("a", "b", 1e8), path("b", "a", 1e8), path("b", "c", 1e7), path("c", "b", 1e7), path("a", "c", 1e7)]
+    wires = Wires(LinkCosts({}, tuple(paths), ()), {name: name for name in "abc"}, {})
+    sent = [("c", 0.0), ("b", 0.0), ("c", 0.05)]
+    arrivals = tuple(Arrival("a", target, 10**6, None, None, at) for target, at in sent)
+    samples = [Sample("segment", "a", "n", (), (0.01,), k / 100) for k in range(25)]
+    run = Run("k", "a", "n", "python", "", "", "", "h", "", {}, (1.0,), (), tuple(samples), arrivals)
+    leaving = wires.leaving(run)
+    assert leaving == pytest.approx([1e5, 1.1e6, *[1e5] * 8, *[1e5] * 10, *[0] * 5])
+
+
+def test_a_device_takes_of_a_message_no_more_than_its_sender_leaves() -> None:
+    """One hands over quickly, and takes quickly; of half a round trip its own sending would leave the other less."""
+    truth, quick = Truth(send=(10e-6, 0.0), receive=(140e-6, 0.0), latency=20e-6, clock=0.0), {"a_cpu0": "quick"}
+
+    def other(s: LinkSample) -> LinkSample:
+        """What goes to the quick one."""
+        if s.target != "a_cpu0" or s.kind == BURST:
+            return s
+        if s.kind == LATE:
+            return replace(s, times_s=tuple(10e-6 for _ in s.times_s))
+        return replace(s, send_s=tuple(100e-6 for _ in s.send_s), times_s=tuple(t - 40e-6 for t in s.times_s))
+
+    found = fit([other(s) for s in truth.samples()], TYPES | quick).devices
+    assert [found[name].send_s.value for name in ("quick", "small")] == pytest.approx([10e-6, 100e-6], rel=0.01)
+    assert [found[name].receive_s.value for name in ("quick", "small")] == pytest.approx([10e-6, 140e-6], rel=0.01)
 
 
 def test_the_same_samples_and_seed_give_the_same_figures() -> None:

@@ -181,6 +181,10 @@ def test_what_a_processor_is_at_comes_back(graph: Graph, part: float, cold_s: fl
     assert seen.wake_busy_s == pytest.approx(wake, rel=0.1)
     assert seen.cold_s == pytest.approx(cold_s, rel=0.15, abs=1e-7)
     assert seen.cold_part == pytest.approx(cold_part, rel=0.1, abs=1e-5)
+    mute = tuple(replace(s, busy_s=None) if s.device == NAMES[1] else s for s in run.samples)
+    seen = found(graph, replace(run, samples=mute), unit=replace(UNIT, busy_part=part))
+    assert seen.wake_busy_s == pytest.approx(wake, rel=0.2)  # as the other device, which tells, has it
+    assert seen.cold_s == pytest.approx(cold_s, rel=0.3, abs=1e-7)
     seen = found(graph, run)
     assert (seen.wake_busy_s, seen.cold_s, seen.cold_part) == (0, 0, 0)  # of whom nobody knows its part
 

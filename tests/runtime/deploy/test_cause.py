@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from runtime.deploy.cause import Failure, ranks_on
+from runtime.deploy.target import DeployError
+from runtime.errors import CleaveError
 from runtime.plan import Plan, RankPlan
 
 HOSTS = ("pi0", "pi1", "pi1", "pi2")
@@ -33,13 +35,20 @@ def plan() -> Plan:
     return Plan("cnn", (), (), tuple(ranks))
 
 
-def sentences(code: int | None = 1, stderr: str = "", disk: int = 10**9, **ended: list[object]) -> dict[str, list[str]]:
+def failed(code: int | None = 1, stderr: str = "", disk: int = 10**9, **ended: list[object]) -> CleaveError:
     """ended: by rank, as ``rank2=[137, False]``"""
     seen: dict[str, Any] = {host: {"ranks": {}, "free disk": disk if host == "pi1" else 10**9} for host in ADDRESSES}
     for name, how in ended.items():
         seen[HOSTS[int(name[4:])]]["ranks"][name[4:]] = how
     done = {"code": code, "stdout": "", "stderr": stderr}
-    return dict(Failure(plan(), "pi0", done, seen, {"pi1": 95_000_000}, ADDRESSES, "mend it").sentences())
+    return Failure(plan(), "pi0", done, seen, {"pi1": 95_000_000}, ADDRESSES, "mend it").error()
+
+
+def sentences(*words: Any, **more: Any) -> dict[str, Any]:
+    """By host, where it is known whose fault it is."""
+    error = failed(*words, **more)
+    assert isinstance(error, DeployError)
+    return error.failures
 
 
 def test_a_killed_rank_comes_before_all_that_follows_from_it() -> None:
@@ -52,6 +61,21 @@ def test_the_kernels_kill_is_told_from_another() -> None:
     assert sentence.startswith(
         "rank 1 was killed by the kernel since memory ran out (95 MB were free before the run): "
     )
+
+
+def test_whose_memory_ran_out_may_take_a_smaller_part() -> None:
+    full = "cleave: rank 3 of 4 on pi2_cpu0 failed (opening x): MemoryError: bad_alloc\n"
+    for how, hosts in (
+        ({"rank1": [137, True]}, {"pi1"}),
+        ({"rank1": [137, True], "rank2": [137, False]}, set()),
+        ({"rank3": [137, False]}, set()),
+        ({"stderr": full}, {"pi2"}),
+        ({"stderr": full + RESET}, {"pi2"}),
+        ({"stderr": RESET}, set()),
+    ):
+        error = failed(**how)  # type: ignore[arg-type]
+        assert isinstance(error, DeployError)
+        assert error.overloaded == hosts
 
 
 def test_other_signals_have_their_name() -> None:
@@ -73,9 +97,34 @@ def test_hosts_that_do_not_reach_one_another_are_named() -> None:
     }
 
 
-def test_a_head_host_that_is_not_let_in() -> None:
-    found = sentences(stderr="cleave@10.0.0.2: Permission denied (publickey).\n")
-    assert found["pi0"][0].endswith("(cleave@10.0.0.2: Permission denied (publickey).): mend it")
+@pytest.mark.parametrize(
+    ("line", "host", "sentence"),
+    [
+        (
+            "cleave@10.0.0.2: Permission denied (publickey).",
+            "pi1",
+            "does not let pi0 in, which starts its ranks",
+        ),
+        (
+            "ssh: connect to host 10.0.0.3 port 22: No route to host",
+            "pi2",
+            "does not let pi0 in, which starts its ranks",
+        ),
+        (
+            "Host key verification failed.",
+            "pi0",
+            "may not start ranks on another host",
+        ),
+        (
+            "cleave@10.0.0.21: Permission denied (publickey).",
+            "pi0",
+            "may not start ranks on another host",
+        ),
+    ],
+)
+def test_a_head_host_that_is_not_let_in(line: str, host: str, sentence: str) -> None:
+    """It is the other host's fault, where it is known which."""
+    assert sentences(stderr=f"{line}\n") == {host: [f"{sentence} ({line}): mend it"]}
 
 
 def test_a_full_disk_where_nobody_could_say_so() -> None:
@@ -92,7 +141,9 @@ def test_what_mpirun_alone_has_seen() -> None:
 
 
 def test_if_nothing_is_known_the_end_of_the_output_is_shown() -> None:
-    assert sentences(code=213, stderr="one\ntwo\n") == {"pi0": ["mpirun ended with code 213", "one", "two"]}
+    error = failed(code=213, stderr="one\ntwo\n")
+    assert not isinstance(error, DeployError), "it is nobody's in particular"
+    assert error.sentences == ("mpirun on pi0 ended with code 213", "one", "two")
 
 
 def test_when_time_is_up_every_rank_is_there_and_those_that_say_nothing_come_first() -> None:

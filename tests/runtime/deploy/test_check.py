@@ -13,8 +13,9 @@ import pytest
 
 from runtime.deploy import check
 from runtime.deploy.check import Verdict, judge
+from runtime.deploy.cluster import refused
 from runtime.deploy.parcel import Parcel, pack
-from runtime.deploy.target import Target
+from runtime.deploy.target import DeployError, Target
 from tests.runtime.deploy.sshd import Server
 
 FACTS: dict[str, Any] = {
@@ -90,6 +91,35 @@ def test_what_is_wrong_is_said_with_what_to_do(
     verdict = judged(parcels, dict(change))
     assert verdict.word == "FAILS"
     assert any(sentence in failure for failure in verdict.failures), verdict.failures
+
+
+def test_whether_a_host_may_take_a_smaller_part(parcels: tuple[Parcel, ...]) -> None:
+    """Where room is all that it lacks."""
+    small = {"free memory": 5 * 10**7}
+    full, tight = ({"free disk": size} for size in (1, 70 * 10**6))
+    for change, overloaded in (({}, False), (small, True), (tight, True), (full, False), (small | {"cores": 0}, False)):
+        verdict = judged(parcels, dict(change))
+        assert verdict.overloaded == overloaded
+    with pytest.raises(DeployError) as caught:
+        refused([judged(parcels, dict(small)), replace(judged(parcels, {"cores": 0}), host="c")])
+    assert (set(caught.value.failures), caught.value.overloaded) == ({"b", "c"}, {"b"})
+
+
+def test_a_disk_needs_room_for_what_it_lacks_alone(parcels: tuple[Parcel, ...]) -> None:
+    facts = {name: copy.deepcopy(FACTS) | {"free disk": 70 * 10**6} for name in "abc"}
+    found = judge(parcels, facts, {}, {}, {"a": 0, "c": 2 * 10**6})
+    assert [verdict.word for verdict in found] == ["ok", "FAILS", "ok"]
+
+
+def test_a_gpu_wants_an_open_mpi_that_binds_no_rank_without_cores(parcels: tuple[Parcel, ...]) -> None:
+    cuda = "CUDAExecutionProvider"
+    there = {name: copy.deepcopy(FACTS) | {"open mpi": "4.1.8"} for name in "abc"}
+    there["b"]["packages"]["providers"] = [cuda]
+    found = judge(
+        [p if p.target.name != "b" else replace(p, providers=frozenset({cuda})) for p in parcels], there, {}, {}
+    )
+    assert [verdict.word for verdict in found] == ["ok", "FAILS", "ok"]
+    assert "is Open MPI 4.1.8, which binds every rank to cores, and one on a GPU has none: run" in found[1].failures[0]
 
 
 def test_a_clock_that_is_a_little_off_is_worth_a_word(parcels: tuple[Parcel, ...]) -> None:
