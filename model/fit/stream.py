@@ -20,6 +20,9 @@ from model.fit.sharing import Wires
 from model.fit.turn import between_s
 from model.fit.waiting import FAR_S, OFF, Waiting, attending, begin_rested, by_type
 
+RESTED = 0.3
+"""By so large a part of it, what rest saves of short segments is off (docs/model.md)."""
+
 
 class Taken(NamedTuple):
     """A rank of a stream: bytes that come while it computes; seconds by which it computes longer than in frames alone,
@@ -77,7 +80,8 @@ def _taken(
                 saved_s = sum(cost.rest_saves(float(means[index])) for index in mine if index in rested)
                 tired_s = saved_s - min(saved_s, cost.rested_part * idle_s)
                 busy, more_s = min(rank.stream_s / run.period_s, 1.0), rank.stream_s - alone_s - attended_s - tired_s
-                found.append((rank.device, Taken(busy * came, more_s, OFF * alone_s + FAR_S)))
+                error_s = OFF * alone_s + RESTED * saved_s + FAR_S
+                found.append((rank.device, Taken(busy * came, more_s, error_s)))
     return found
 
 

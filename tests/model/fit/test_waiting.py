@@ -541,3 +541,18 @@ def test_buffers_are_those_of_the_plan(graph: Graph, splits: bool, most: float) 
             assert known.ledger.account[platform.index(each.device), [BUFFERS, PASSED]].sum() == pytest.approx(
                 own, rel=most
             )
+
+
+def test_who_attends_to_little_is_told_by_others_in_processor_time(graph: Graph) -> None:
+    """A quarter of a processor takes twice as long as a half does; unless its own runs tell."""
+    run, wires = made_up(graph, KNOWN), Wires(fit_links(Truth().samples(), TYPES), {n: n for n in TYPES}, MEMORIES)
+    types = TYPES | {NAMES[1]: "slower"}
+    units = dict(zip(NAMES, (replace(UNIT, busy_part=part) for part in (0.5, 0.25)), strict=True))
+    at_rest = tuple(replace(m, sent_s=None) if m.source == NAMES[1] else m for m in run.arrivals)
+    usual, silent = (
+        fit_waiting([each], {graph.name: Network(graph)}, units, wires, types)
+        for each in (run, replace(run, arrivals=at_rest))
+    )
+    for name in ("small", "slower"):
+        assert usual[name].attend_s_per_byte == pytest.approx(KNOWN.attend_s_per_byte, rel=0.1)
+    assert silent["slower"].attend_s_per_byte == pytest.approx(2 * silent["small"].attend_s_per_byte, rel=1e-3)
