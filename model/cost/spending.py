@@ -296,12 +296,12 @@ def _takes_part(a: Floats) -> bool:
 
 @inlined
 def _draw(c: CostArrays, out: Ledger, first: int, latency: float) -> None:
-    """What a machine draws that has a meter, of which this is the first device that takes part, or else nothing: each
-    answers for all of it, as a meter has it."""
+    """What a machine draws, if this is the first of its devices that take part and of which a meter told: each answers
+    for all of it, as a meter has it."""
     total, idle_w = 0.0, 0.0
     for device in range(len(c.pool)):
         if c.machine_of[device] == c.machine_of[first] and _takes_part(out.account[device]):
-            if device < first:
+            if device < first and c.idle_w[device] > 0:
                 return
             total, idle_w = total + out.account[device, ENERGY], max(idle_w, c.idle_w[device])
     for device in range(len(c.pool)):

@@ -83,7 +83,7 @@ def with_power(unit: UnitCost, metered: Sequence[Metered]) -> UnitCost:
 
 
 def _overall(metered: Sequence[Metered], energy: Floats, mean_w: float) -> Floats:
-    """Idle watts, and what computing adds, whatever the kind; half of all each, before runs tell them apart."""
+    """Idle watts, and what computing adds, whatever the kind; half of all, each, before runs tell them apart."""
     rows = np.array([[run.time_s, sum(run.busy_s.values())] for run in metered])
     return _near(rows, energy, np.full(2, mean_w / 2), np.full(2, mean_w / 2))
 
