@@ -182,7 +182,8 @@ def outcome(console: Console, found: Outcome, cluster: Platform, generations: in
 
 def _closed(console: Console, closed: Closed) -> None:
     """What was measured, and how far predictions were off."""
-    line(console, f"measured {len(closed.measured)} of {len(closed.attempts)} mappings that were tried; "
+    done, more = sum(not attempt.found.failed for attempt in closed.tried), f", {closed.before} were known before"
+    line(console, f"measured {done} of {len(closed.tried)} mappings that were tried{more if closed.before else ''}; "
          "figures above are measured where they can be")  # fmt: skip
     for name, (model, corrected) in closed.errors().items():
         once = "" if corrected is None else f", {corrected:.1%} once corrected"

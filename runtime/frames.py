@@ -79,14 +79,8 @@ def _made(name: str, buffer: np.ndarray, options: Options) -> list[np.ndarray]:
     return [random_frame(name, buffer.shape, buffer.dtype.name, options.seed, index) for index in range(count)]
 
 
-def save_npz(path: str, arrays: dict[str, np.ndarray]) -> None:
-    """Like ``numpy.savez``, for every name that a tensor can have (``file`` too), and all or nothing."""
-    known = {name: np.asanyarray(array) for name, array in arrays.items()}
-    save_stacks(path, {name: (array.shape, array.dtype, [array]) for name, array in known.items()})
-
-
 def save_stacks(path: str, stacks: dict[str, Stack]) -> None:
-    """An .npz file of arrays that need not be in memory."""
+    """An .npz file of arrays that need not be in memory, with every name that a tensor can have, and all or nothing."""
     with drafted(path) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for name, (shape, dtype, parts) in stacks.items():
             header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}

@@ -32,7 +32,7 @@ from dse.calibrate.measure import (
 from dse.calibrate.samples import Store
 from dse.calibrate.turns import TURNS, doubtful, settled, turns_of
 from dse.inputs import Cnn
-from dse.provenance import changes
+from dse.provenance import PROGRAMS, changes
 from dse.ready import Place
 from model.cluster.platform import Platform
 from model.cost.samples import Run
@@ -218,7 +218,8 @@ class Lab:
 def check_alike(new: Run, others: Iterable[Run]) -> None:
     """``CleaveError`` where the device of a run was another one before: coefficients are of one."""
     first = next((run for run in others if run.device == new.device), new)
-    if clauses := changes(first.conditions, new.conditions):
+    now = {name: said for name, said in new.conditions.items() if name != PROGRAMS}  # which are no device's
+    if clauses := changes(first.conditions, now):
         raise CleaveError(f"{new.device} is not as it was: {', '.join(clauses)}. Measure it as it was, or begin "
                           "another calibration with --out")  # fmt: skip
 
@@ -243,6 +244,12 @@ class Measured:
     def together(self) -> tuple[Run, ...]:
         """All that count on several devices."""
         return tuple(chain.from_iterable(self.turns))
+
+    @property
+    def programs(self) -> set[str | None]:
+        """What ranks ran, as far as runs say it."""
+        every = (*self.looks, *chain.from_iterable(self.runs.values()), *self.together)
+        return {run.conditions.get(PROGRAMS) for run in every}
 
     @property
     def apart(self) -> float:

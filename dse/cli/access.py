@@ -113,8 +113,8 @@ def connected(
     """
     if is_here(bundle, platform):
         raise CleaveError(f"{bundle}: all its hosts are this machine, where it is already; dse bench runs it")
-    for host in _here_too(bundle, platform):
-        raise CleaveError(f"{bundle}: has ranks on {host}, which is this machine, and on other hosts, to which "
+    if here := _here_too(bundle, platform):
+        raise CleaveError(f"{bundle}: has ranks on {here[0]}, which is this machine, and on other hosts, to which "
                           "localhost is not: give it its address in the network (address=)")  # fmt: skip
     known = _targets(platform, access)
     shipment = pack(bundle, known, name)

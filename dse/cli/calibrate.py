@@ -145,6 +145,9 @@ def _judge(found: Sequence[Drift], slowdowns: Mapping[str, float], calibrated: P
 def _conclude(lab: Lab, found: Measured, calibrated: Path, as_json: bool) -> None:
     """Try what comes of all that was measured on the runs on several devices, write it, and say how far it is off."""
     say = aside(as_json)
+    if len(found.programs) > 1:
+        show.line(say, "measured with more than one version of what ranks run, whose times need not go together; to be "
+                       "sure, measure into a new folder")  # fmt: skip
     show.line(say, "fitting what was measured")
     made = results.result(lab, found)
     with scratch(lab.folder, ".tried-") as draft:

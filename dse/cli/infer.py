@@ -64,6 +64,7 @@ def infer(
     how = images.pixels
     if platform is None:
         stays_here(Recipe(), Loss(), access)
+    cluster = None if platform is None else Platform.from_file(platform)
     check_bundle(bundle)
     check_file(output, ".npz", force, input)
     provider = CPU if platform is None else None
@@ -73,12 +74,12 @@ def infer(
         fits = f"{options.frames} frames fit the network"
         tell_dry(as_json, f"{fits}; would write {output}", frames=options.frames, would_write=[str(output)])
         return
-    if platform is None:
+    if cluster is None:
         found = infer_bundle(bundle, options, timeout)
         sys.stdout.write(found.to_json()) if as_json else show.answer(console, found)
         return
     with (
-        ready(bundle, Platform.from_file(platform), Recipe(), Loss(), aside(as_json)) as made,
+        ready(bundle, cluster, Recipe(), Loss(), aside(as_json)) as made,
         running(made, access, as_json) as runner,
     ):
         found = infer_bundle(bundle, options, timeout, runner)

@@ -215,7 +215,8 @@ def run(
         print_json(json.loads((out / "summary.json").read_text()))
     else:
         show.outcome(console, outcome, cluster, settings.generations, out)
-    nothing = outcome.closed is not None and bool(outcome.closed.attempts) and not outcome.closed.measured
+    tried = outcome.closed.tried if outcome.closed else ()
+    nothing = bool(tried) and all(attempt.found.failed for attempt in tried)
     raise typer.Exit(0 if outcome.passed and not nothing else 1)
 
 

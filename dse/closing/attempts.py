@@ -26,10 +26,16 @@ class Attempt:
 
 @dataclass(frozen=True, eq=False)
 class Closed:
-    """What came of it."""
+    """What came of it. before: how many of the attempts, the first ones, are of another run"""
 
     front: Front
     attempts: tuple[Attempt, ...]
+    before: int = 0
+
+    @property
+    def tried(self) -> tuple[Attempt, ...]:
+        """Those of this run."""
+        return self.attempts[self.before :]
 
     @property
     def measured(self) -> list[Attempt]:

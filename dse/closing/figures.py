@@ -47,6 +47,7 @@ class Measurement:
 
     values:  (4,) what was measured, as ``OBJECTIVES``; NaN: not
     failed:  why nothing was measured, sentences; hosts: those to blame for it, by name
+    overloaded: whether all that is wrong is that hosts have no room for it
     stolen:  largest part of the time of a rank's cores that other virtual machines had
     details: for the file
     """
@@ -54,6 +55,7 @@ class Measurement:
     values: NDArray[np.float64]
     failed: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    overloaded: bool = False
     stolen: float = 0.0
     details: dict[str, Any] = field(default_factory=dict)
 

@@ -114,13 +114,14 @@ class Closing:
                 if not (why or self._over):
                     front, pool = self._searched_on(front, pool)
             stopped = False
+        self.trouble.now += 1  # what failed in the last round alone may work
         if stopped:
             why = f"stopped: the front is of what is known by {len(self.attempts)} measurements"
         if why:
             self.say(why)
         if gone := sorted(self.trouble.gone - self.trouble.unfit):
             self.say(f"{', '.join(gone)} failed too often: mappings that need it are left out")
-        return Closed(self._front(front, pool), tuple(self.attempts.values()))
+        return Closed(self._front(front, pool), tuple(self.attempts.values()), self._before)
 
     def _recall(self, pool: Pool) -> None:
         """Take what was measured earlier for tried."""
@@ -128,7 +129,7 @@ class Closing:
         for each in self.earlier:
             mapping = self.space.encoding.decode(each.genes)
             predicted = pool.scores[self.space.judge][numbers[mapping]]
-            self.attempts[mapping] = Attempt(mapping, Measurement(each.values), predicted, predicted)
+            self.attempts[mapping] = Attempt(mapping, self._counted(Measurement(each.values)), predicted, predicted)
             self._keep(each.line)
         self._before = len(self.attempts)
 
@@ -144,8 +145,13 @@ class Closing:
     def _known(self, pool: Pool) -> Floats:
         """``(n, 4)`` measurements of a pool, NaN where there is none."""
         seen = {mapping: attempt.found.values for mapping, attempt in self.attempts.items()}
-        known = np.array([seen.get(mapping, NOTHING) for mapping in pool.mappings])
-        return known if self.space.metered else np.where(np.arange(known.shape[1]) == ENERGY, np.nan, known)
+        return np.array([seen.get(mapping, NOTHING) for mapping in pool.mappings])
+
+    def _counted(self, found: Measurement) -> Measurement:
+        """What of a measurement counts: an energy where all hosts tell it."""
+        known = np.full(len(OBJECTIVES), True)
+        known[ENERGY] = self.space.metered
+        return replace(found, values=np.where(known, found.values, np.nan))
 
     def _correction(self, pool: Pool) -> Correction:
         return Correction.fitted(pool.traits, pool.scores, self._known(pool))
@@ -211,7 +217,7 @@ class Closing:
         return {self.space.hosts[device] for device in mapping.devices}
 
     def _try(self, pool: Pool, number: int, expected: Floats) -> bool:
-        """Measure a mapping of the pool; whether that failed."""
+        """Measure a mapping of the pool; whether that failed, and not since a smaller one is wanted."""
         mapping, predicted = pool.mappings[number], pool.scores[self.space.judge][number]
         what = f"{self._tried + 1} of {self.limits.count} ({many(len(mapping.devices), 'rank')})"
         self.say(f"measuring {what}, latency expected {shown(OBJECTIVES[0], expected[0])}")
@@ -224,10 +230,10 @@ class Closing:
             found = _failed(error)
             came = f"measuring {what} failed: {'; '.join(found.failed)}"
             self.trouble.failed(found.hosts)
-        self.attempts[mapping] = Attempt(mapping, found, predicted, expected)
+        self.attempts[mapping] = Attempt(mapping, self._counted(found), predicted, expected)
         self._keep(json.dumps({"genes": pool.genes[number].tolist(), **self.rig.record(mapping, found, expected)}))
         self.say(came)  # last: who ends the command is let go here
-        return bool(found.failed)
+        return bool(found.failed) and not found.overloaded
 
     def _keep(self, line: str) -> None:
         with (self.folder / FILE).open("ab", buffering=0) as file:
@@ -269,5 +275,6 @@ def _failed(error: CleaveError) -> Measurement:
     """Why there is none: what hosts said, where an error came of that. Who may take a smaller part is not to blame."""
     cause = error if isinstance(error, DeployError) else error.__cause__
     if isinstance(cause, DeployError):
-        return Measurement(NOTHING, cause.sentences, tuple(cause.failures.keys() - cause.overloaded))
+        hosts = tuple(cause.failures.keys() - cause.overloaded)
+        return Measurement(NOTHING, cause.sentences, hosts, overloaded=not hosts)
     return Measurement(NOTHING, error.sentences)

@@ -46,7 +46,7 @@ def of_mapping(graph: Graph, platform: Platform, mapping: Mapping) -> Expected |
 def of_mappings(graph: Graph, platform: Platform, mappings: Sequence[Mapping]) -> list[Expected | None]:
     """``expected_error`` of each checked mapping."""
     known, g = _Known.of(graph, platform), arrays(graph)
-    if np.isnan(known.frames).all():
+    if np.isnan(known.frames).all() and np.isnan(known.memory).all():
         return [None] * len(mappings)
     shared = costs(graph, g, platform)
     return [known.expected(charged(Case.lowered(g, shared, mapping))) for mapping in mappings]
@@ -90,7 +90,7 @@ class _Known:
             np.unique(kinds, return_inverse=True)[1],
             np.array([_frame(unit, graph.name) for unit in units.values()])[column],
             np.array([np.nan if unit.memory_error is None else unit.memory_error for unit in units.values()])[column],
-            np.array([unit.idle_w or 0.0 for unit in units.values()])[column],
+            _idle_w(platform, np.array([unit.idle_w or 0.0 for unit in units.values()])[column]),
         )
 
     def expected(self, found: Priced) -> Expected | None:
@@ -128,6 +128,12 @@ def untold(graph: Graph, platform: Platform) -> tuple[str, ...]:
     units = [s.unit(unit) for (name, unit), s in sets.items() if s.calibrated and not name.endswith(PAPER)]
     unknown = np.isnan(_layers(graph, units)[..., WHOLE])
     return tuple(dict.fromkeys(graph.layers[at].op for at, _ in np.argwhere(unknown)))
+
+
+def _idle_w(platform: Platform, own: Floats) -> Floats:
+    """(D,) of their machines. own: as it was seen with each device"""
+    machine = np.array([*platform.machines.values()])
+    return np.array([own[machine == number].max() for number in machine])
 
 
 def _frame(unit: UnitCost, network: str) -> tuple[float, ...]:

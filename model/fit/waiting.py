@@ -103,9 +103,9 @@ def fit_waiting(
 
 def attending(found: Mapping[str, Waiting], parts: Mapping[str, float]) -> dict[str, float]:
     """By type of device, seconds that attending to a byte may take: as much processor time as it takes any of them, on
-    the part of a processor that this one has. parts: that they have, 0: all"""
-    most_s = max((each.attend_s_per_byte * (parts[name] or 1.0) for name, each in found.items()), default=0.0)
-    return {name: most_s / (parts[name] or 1.0) for name in found}
+    the part of a processor that this one has. parts: that they have, 0: nobody knows, and each says for itself"""
+    most_s = max((each.attend_s_per_byte * parts[name] for name, each in found.items()), default=0.0)
+    return {name: most_s / parts[name] if parts[name] else each.attend_s_per_byte for name, each in found.items()}
 
 
 def _attending(found: Waiting, rows: Sequence[Longer], likely: float) -> Waiting:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from runtime.draft import drafted
-from runtime.frames import save_npz, save_text
+from runtime.frames import save_text
+from tests.npz import save_npz
 
 
 class Unwritable:

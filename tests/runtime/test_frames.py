@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from runtime.errors import CleaveError
-from runtime.frames import Frames, random_frame, save_npz, save_text
+from runtime.frames import Frames, random_frame, save_text
 from runtime.images import Pixels
 from runtime.inputs import member
 from runtime.options import Options
+from tests.npz import save_npz
 
 NAMES = ["file", "file.npy", "file.npy.npy", "a/b", "q\"uo'te", "dots.and.npy", " blank", "[x]", "\u03b1\n"]
 

@@ -16,12 +16,13 @@ import pytest
 from codegen.verify import run_whole
 from runtime.bench import traces
 from runtime.errors import CleaveError
-from runtime.frames import random_frame, save_npz
+from runtime.frames import random_frame
 from runtime.inprocess import InProcessCommunicator, World, run_in_process
 from runtime.options import Options
 from runtime.pages import LARGEST_BYTES, SIZE_FILE, room_of
 from runtime.plan import Buffer, Plan, Recv
 from runtime.trace import Trace
+from tests.npz import save_npz
 from tests.tiny import DATA, Tiny, channels, finish, rank, rows, timeless, types
 
 

@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.errors import CleaveError
-from runtime.frames import Frames, save_npz, save_stacks
+from runtime.frames import Frames, save_stacks
 from runtime.images import PLAIN, Pixels
 from runtime.inputs import Several, open_inputs
 from runtime.options import Options
+from tests.npz import save_npz
 from tests.tiny_cnn import examples
 
 SHAPES = st.lists(st.integers(1, 4), max_size=4).map(tuple)

@@ -213,6 +213,33 @@ def test_what_fails_whatever_is_tried_ends_it(tmp_path: Path, monkeypatch: pytes
     assert said[-1] == "all 8 of a round failed, so no more are tried"
 
 
+def test_what_is_too_much_for_hosts_is_no_reason_to_give_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_much(*_: object) -> Measurement:
+        raise DeployError({"h0": ["its memory ran out"]}, ["h0"])
+
+    monkeypatch.setattr(Cluster, "run", too_much)
+    assert len(closed(tmp_path, 30)[0].attempts) > 12, "more than two rounds"
+
+
+def test_ctrl_c_does_not_hold_one_failure_against_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be starting anew, and what was measured there is on the front."""
+    run = Cluster.run
+
+    def away(rig: Cluster, mapping: Mapping, folder: Path) -> Measurement:
+        found = run(rig, mapping, folder)
+        if len(rig.runs) == 2:
+            raise DeployError({"h1": ["is not there"]})
+        if len(rig.runs) == 4:
+            raise KeyboardInterrupt
+        return found
+
+    monkeypatch.setattr(Cluster, "run", away)
+    said = list[str]()
+    found, _, _ = closed(tmp_path, 40, say=said.append)
+    assert len(found.attempts) == 3, "all of one round"
+    assert said[-1] == "stopped: the front is of what is known by 3 measurements"
+
+
 def test_energy_that_only_some_hosts_tell_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Cluster.run
 

@@ -138,7 +138,7 @@ def test_a_run_goes_on_from_what_another_has_measured(here: Path) -> None:
     before = kept()
     more = (*words, "--measure", 2, "--measured", "runs/tiny-p/measured.jsonl", "--out", "runs/more")
     said = done(*more)
-    assert "measured 2 of 2 " in said
+    assert "measured 2 of 2 mappings that were tried, 3 were known before; " in said
     lines = [json.loads(line) for line in Path("runs/more/measured.jsonl").read_text().splitlines()]
     assert lines[:3] == before
     assert len({json.dumps(line["mapping"]) for line in lines}) == len(lines) == 5
