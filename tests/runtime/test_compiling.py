@@ -23,12 +23,13 @@ from runtime import compiling
 from runtime.bench import bench, traces
 from runtime.compiling import LIBRARY, frames_file, program
 from runtime.errors import CleaveError
-from runtime.frames import Frames, save_npz
+from runtime.frames import Frames
 from runtime.launch import Mpirun, execute, run
 from runtime.options import Options
 from runtime.plan import Buffer, Plan
 from runtime.trace import COMPUTE, INPUT
 from tests import tiny
+from tests.npz import save_npz
 from tests.tiny import Tiny
 from tests.tiny_cnn import branches, network, node, platform, random_mapping, save, weight
 
