@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -137,17 +137,17 @@ def reached(say: Console, platform: Platform, access: Login) -> Iterator[Hosts]:
         yield found
 
 
-def unfit(say: Console, platform: Platform, access: Login) -> dict[str, Sequence[str]]:
-    """What keeps hosts from taking part, by host; ``DeployError`` where none can. This machine always can."""
+def unfit(say: Console, platform: Platform, access: Login) -> DeployError:
+    """What keeps hosts from taking part, maybe nothing; raised where none can. This machine always can."""
     here = [host.address in HERE for host in platform.hosts]
     if all(here):
         access.refuse()
-        return {}
+        return DeployError({})
     with reached(say, platform, access) as hosts:
         verdicts = hosts.check(mixed=access.mixed)
     if not any(here) and all(verdict.failures for verdict in verdicts):
         refused(verdicts)
-    return {verdict.host: verdict.failures for verdict in verdicts if verdict.failures}
+    return DeployError({verdict.host: verdict.failures for verdict in verdicts if verdict.failures})
 
 
 def _parcels(platform: Platform, targets: list[Target]) -> list[Parcel]:

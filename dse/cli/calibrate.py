@@ -109,8 +109,7 @@ def calibrate(
         tell_dry(as_json, sentence, would_measure=names, would_write=files)
         return
     say = aside(as_json)
-    if lacking := unfit(say, cluster, access):
-        wrong = [f"{host}: {sentence}" for host, sentences in lacking.items() for sentence in sentences]
+    if wrong := unfit(say, cluster, access).sentences:
         raise CleaveError(*wrong, "to go on without such a host, make its line in the platform file a comment: # …")
     with opened(out / SAMPLES) if check else _store(out, cnns, cluster) as store:
         with working(say, "checking" if check else "measuring") as tell:

@@ -193,9 +193,9 @@ def run(
         return
     if measuring:
         lacking = unfit(say, cluster, access)
-        for host, sentences in lacking.items():
-            show.line(say, "\n".join(f"cannot be measured on: {host}: {sentence}" for sentence in sentences))
-        measuring = replace(measuring, unfit=frozenset(lacking))
+        for sentence in lacking.sentences:
+            show.line(say, f"cannot be measured on: {sentence}")
+        measuring = replace(measuring, unfit=frozenset(lacking.failures))
     with searching(say, settings) as (step, tell):
         outcome = job.run(
             loaded,
@@ -215,9 +215,8 @@ def run(
         print_json(json.loads((out / "summary.json").read_text()))
     else:
         show.outcome(console, outcome, cluster, settings.generations, out)
-    tried = outcome.closed.tried if outcome.closed else ()
-    nothing = bool(tried) and all(attempt.found.failed for attempt in tried)
-    raise typer.Exit(0 if outcome.passed and not nothing else 1)
+    in_vain = outcome.closed is not None and outcome.closed.in_vain
+    raise typer.Exit(0 if outcome.passed and not in_vain else 1)
 
 
 def splits_of(asked: int | None, cluster: Platform) -> int:

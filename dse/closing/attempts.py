@@ -38,6 +38,11 @@ class Closed:
         return self.attempts[self.before :]
 
     @property
+    def in_vain(self) -> bool:
+        """Whether all that was tried failed."""
+        return bool(self.tried) and all(a.found.failed for a in self.tried)
+
+    @property
     def measured(self) -> list[Attempt]:
         """Those that did not fail."""
         return [a for a in self.attempts if not a.found.failed]

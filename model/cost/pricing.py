@@ -18,7 +18,8 @@ from model.cost.cycles import Cycles, cycles, longest_cycle
 from model.cost.ledger import BUSY, COMPUTE, Ledger
 from model.cost.message_time import come_s, enter_s, lag_of, leave_s, send_s, take_s
 from model.cost.rest import sum_of_rest
-from model.cost.spending import attended_s, join, message_turns_s, settle, spend, turn_s
+from model.cost.settling import settle
+from model.cost.spending import attended_s, join, message_turns_s, spend, turn_s
 from model.mappings.arrays import Floats, GraphArrays, ix
 from model.mappings.lowering import Messages, Room, Shards
 

@@ -163,8 +163,9 @@ def _overheads(samples: Sequence[LinkSample], types: Mapping[str, str], kind: st
     def sending(probes: Sequence[LinkSample]) -> Floats:
         return _line([(s.size_bytes, _median(s.send_s), whole(s)) for s in probes])
 
-    send, come = sending(sent), _of(samples, WAY, types, kind, received=True)
-    sends = {name: sending(_of(samples, WAY, types, name)) for name in {types[s.source] for s in come}}
+    come = _of(samples, WAY, types, kind, received=True)
+    sends = {name: sending(_of(samples, WAY, types, name)) for name in {kind, *(types[s.source] for s in come)}}
+    send = sends[kind]
     spent = [float(sends[types[s.source]] @ [1.0, s.size_bytes]) for s in come]
     receive = _line(_taken(taken, times))
     receive = _at_most(receive, [(s.size_bytes, whole(s) - each) for s, each in zip(come, spent, strict=True)])

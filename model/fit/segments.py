@@ -35,7 +35,7 @@ TIE = 0.3
 """Relative error of taking a shard of nearly all of a layer for as slow as the layer."""
 SINGLE, USUALLY, MOST_SINGLY = 1.0, 3.0, 16.0
 """Relative error of how many times as long channels take which are computed singly: small images have more to gain; and
-as many, where no layer tells."""
+as many, where no layer tells; and most, which are as many as the channels of the widest vectors."""
 LIKE = 0.5
 """Part of what the shorter of its layers takes by which an edge may gain more or less than edges between such kinds do:
 whether kernels fuse depends on more. A part of that and not of what it gains: what a whole network takes less than its

@@ -37,11 +37,12 @@ class Wires:
         """
         found, free = [0.0] * len(run.samples), defaultdict[tuple[str, ...], float](float)
         away = [m for m in run.arrivals if m.sent_s is not None and self.between(m)]
+        own = {host: self._own_rate(host) for host in {self.hosts[message.source] for message in away}}
         for message in sorted(away, key=lambda m: m.sent_s or 0.0):
             (rate, _), link = self.way(message.source, message.target), (self.hosts[message.source],)
             pair = (*link, self.hosts[message.target])
             begin = max(message.sent_s or 0.0, free[link], free[pair])
-            free[link], free[pair] = (begin + message.size_bytes / each for each in (self._own_rate(*link), rate))
+            free[link], free[pair] = (begin + message.size_bytes / each for each in (own[link[0]], rate))
             for index, sample in enumerate(run.samples):
                 if sample.device == message.source and sample.begin_s is not None:
                     together = min(free[pair], sample.begin_s + sample.time_s) - max(begin, sample.begin_s)

@@ -18,7 +18,7 @@ from model.cost.samples import Run, means_s
 from model.cost.segment_time import Network
 from model.fit.sharing import Wires
 from model.fit.turn import between_s
-from model.fit.waiting import FAR_S, OFF, Waiting, attending, begin_rested, by_type
+from model.fit.waiting import FAR_S, OFF, Waiting, attending, begin_rested, by_type, parts_of
 
 RESTED = 0.3
 """By so large a part of it, what rest saves of short segments is off (docs/model.md)."""
@@ -52,7 +52,7 @@ def fit_stream(
 ) -> dict[str, Waiting]:
     """By type of device, all that messages cost. waiting: what ``fit_waiting`` has found; the others as there"""
     known = {device: waiting[name] for device, name in types.items()}
-    likely = attending(waiting, {types[device]: unit.busy_part or 0.0 for device, unit in units.items()})
+    likely = attending(waiting, parts_of(units, types))
     taken = by_type(_taken(runs, networks, known, wires), types)
     turned = by_type(_turned(runs, known, units), types)
     return {

@@ -92,7 +92,7 @@ def fit_waiting(
     every = [Asked(run, run, frozenset(units)) for run in runs]
     longer = by_type(_longer(every, networks, units, wires, begin_rested), types)
     busier = by_type(_longer(_of_processors(runs, units), networks, units, wires, begin_cold), types)
-    parts = {types[device]: unit.busy_part or 0.0 for device, unit in units.items()}
+    parts = parts_of(units, types)
     found = {
         name: Waiting(**_lateness(late[name]) | _more(longer[name]) | _busier(busier[name], parts[name]))
         for name in dict.fromkeys(types.values())
@@ -101,9 +101,14 @@ def fit_waiting(
     return {name: _attending(each, longer[name], likely[name]) for name, each in found.items()}
 
 
+def parts_of(units: Mapping[str, UnitCost], types: Mapping[str, str]) -> dict[str, float]:
+    """By type of device, the part of a processor that it has, 0: nobody knows."""
+    return {types[device]: unit.busy_part or 0.0 for device, unit in units.items()}
+
+
 def attending(found: Mapping[str, Waiting], parts: Mapping[str, float]) -> dict[str, float]:
     """By type of device, seconds that attending to a byte may take: as much processor time as it takes any of them, on
-    the part of a processor that this one has. parts: that they have, 0: nobody knows, and each says for itself"""
+    the part of a processor that this one has; of whose part nobody knows says for itself. parts: as ``parts_of``"""
     most_s = max((each.attend_s_per_byte * parts[name] for name, each in found.items()), default=0.0)
     return {name: most_s / parts[name] if parts[name] else each.attend_s_per_byte for name, each in found.items()}
 

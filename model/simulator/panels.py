@@ -8,7 +8,7 @@ from model.cluster.platform import Platform
 from model.cost.costs import ACTIVE, BUFFER, PASS, RANK
 from model.cost.ledger import BUFFERS, MEMORY, PASSED
 from model.cost.links import links
-from model.cost.spending import above
+from model.cost.settling import above
 from model.simulator.alive import levels
 from model.simulator.script import Script
 from model.simulator.simulated import Events, used

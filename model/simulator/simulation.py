@@ -23,7 +23,8 @@ from model.cost.costs import PART, CostArrays
 from model.cost.ledger import BUFFERS, COMMUNICATE, COMPUTE, Ledger
 from model.cost.message_time import handling_s
 from model.cost.rest import claims, most_chilled
-from model.cost.spending import join, settle, spend
+from model.cost.settling import settle
+from model.cost.spending import join, spend
 from model.mappings.arrays import Floats, GraphArrays, Ints, ix
 from model.mappings.lowering import Messages, Room, Shards
 from model.simulator import events

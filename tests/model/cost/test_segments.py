@@ -23,7 +23,8 @@ from model.cost.ledger import COMPUTE, MEMORY
 from model.cost.priced import priced
 from model.cost.samples import PartOf
 from model.cost.segment_time import Clock, Network
-from model.cost.spending import settle, spend
+from model.cost.settling import settle
+from model.cost.spending import spend
 from model.mappings.mapping import Mapping
 from model.mappings.planning import plan
 from model.network import boxes
