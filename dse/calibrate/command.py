@@ -48,9 +48,9 @@ PATIENCE, FEWEST = 8, 8
 """Where runs of as few frames as can be, with starting them, would take so many times the budget, only the designs that
 tell most are run, at least so many."""
 TOGETHER, TOGETHER_S = (4, 2), 10.0
-"""At most so many devices run a network together: as many in stretches as the first says, and handing it to and fro as
-many as each says, in so many seconds by what is guessed. The fewer, the longer each computes between two messages. As
-many of one memory compute parts of layers."""
+"""At most so many devices run a network together, in stretches, and handing it to and fro in so many seconds by what is
+guessed. The fewer, the longer each computes between two messages, and the less others take of its caches where hosts
+share a processor. As many of one memory compute parts of layers."""
 AMID = 4
 """After so many runs on one device the whole of a network is run again, now of the one, now of the other: how fast is
 the device at that time?"""
@@ -167,9 +167,10 @@ class Lab:
     def _together(self, cnn: Cnn, devices: list[int]) -> list[Job]:
         """What few devices run, others run of another network; which ones, no other network has a say in."""
         graph, begin = cnn.graph, random.Random(cnn.graph.name).randrange(len(devices))
-        chosen = [stretches(graph, devices)]
+        chosen: list[Design] = []
         for rank, most in enumerate(TOGETHER):
             some = sorted([*devices[begin:], *devices[:begin]][:most])
+            chosen.append(stretches(graph, some))
             *others, last = together(graph, some, self.seed)
             fit = [d for d in others if (WARMUP + LEAST) * self._guessed(cnn, d)[-1] <= TOGETHER_S] + [last]
             chosen.append(fit[min(rank, len(fit) - 1)])
