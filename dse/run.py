@@ -156,14 +156,15 @@ def run(
         check_runs(target)
         check_whole(cnn)
     encoding, costs = prepare(cnn, platform, coding)
-    known_before = _earlier(measuring, encoding, cnn, platform)
+    rig = Rig(cnn, platform, target, measuring.place, measuring.timeout_s) if measuring else None
+    known_before = earlier.read(measuring.earlier, encoding, rig) if measuring and rig and measuring.earlier else []
     front = search(encoding, costs, settings, progress)
     known = proven(dict(zip(OBJECTIVES, front.scores.min(axis=0), strict=True)), bounds(encoding, costs))
     with folder.fresh(out, force, folder.RUN) as draft, kept(draft, out, say):
         closed = None
-        if measuring:
+        if measuring and rig:
             space = _space(encoding, costs, settings, platform)
-            rig = Rig(cnn, platform, target, measuring.place, measuring.timeout_s)
+            known_before = earlier.that_fit(known_before, space, say)
             trouble = Trouble(measuring.unfit)
             closed = Closing(space, rig, measuring.limits, draft, say, trouble, known_before).run(front)
             front = closed.front
@@ -187,12 +188,6 @@ def run(
         summary = summarise(outcome, cnn, platform, coding, settings)
         (draft / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     return outcome
-
-
-def _earlier(measuring: Measuring | None, encoding: Chromosome, cnn: Cnn, platform: Platform) -> list[earlier.Earlier]:
-    if measuring is None or measuring.earlier is None:
-        return []
-    return earlier.read(measuring.earlier, encoding, cnn.graph, [device.name for device in platform.devices])
 
 
 def _warn(platform: Platform, rig: Rig, say: Callable[[str], None]) -> None:
@@ -285,6 +280,7 @@ def summarise(outcome: Outcome, cnn: Cnn, platform: Platform, coding: Coding, se
         "proven": results.proven_body(outcome.proven),
         "time": {
             "search_s": front.search_s,
+            "seeds_s": front.seeds_s,
             "decode_lower_price_s": front.scoring_s,
             "decode_lower_price_share": front.scoring_s / front.search_s,
         },

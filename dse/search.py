@@ -39,7 +39,8 @@ class Front:
             before there is one
     volume: (generations,) hypervolume of the front over the chosen objectives, relative to the worst values among the
             first mappings that fit; never falls. Fewer generations than asked for: no new mapping could be made
-    evaluated: mappings scored; search_s, scoring_s: seconds of the whole search, and of decode + lower + price in it
+    evaluated: mappings scored; search_s, scoring_s: seconds of that, and of decode + lower + price in it; seeds_s: of
+            making exact seeds before
     last: (k, n_genes) the population at the end, of it what fits
     measured, predicted: (n, 4) measurements, NaN where there is none, and what models alone say; None where nothing was
             measured. ``scores`` are measurements then where there are, else predictions corrected by them
@@ -57,6 +58,7 @@ class Front:
     measured: NDArray[np.float64] | None = None
     predicted: NDArray[np.float64] | None = None
     off: NDArray[np.float64] | None = None
+    seeds_s: float = 0.0
 
     def best_of(self, objective: str) -> int:
         """Index of the point with the lowest value of an objective, of those where it was measured if there are any. Of
@@ -97,10 +99,11 @@ def search(
     from dse.nsga2 import Evolution
 
     evaluate(chromosome, costs, np.zeros((1, chromosome.n_genes), dtype=np.int32))  # compile outside the clock
-    begin = time.perf_counter()
+    seeding = time.perf_counter()
     nothing, start = np.empty((0, chromosome.n_genes), dtype=np.int32), settings.head_start
     exact = seeds(chromosome, costs, settings.objectives) if start and settings.exact_seeds else nothing
-    first = [nothing if begin_with is None else begin_with, head_start(chromosome, costs) if start else nothing, exact]
+    first = [nothing if begin_with is None else begin_with, exact, head_start(chromosome, costs) if start else nothing]
+    begin = time.perf_counter()
     evolution = Evolution(chromosome, costs, settings, np.vstack(first), correct)
     history = _History(settings.columns, chromosome.n_genes)
     for generation in range(1, settings.generations + 1):
@@ -112,7 +115,7 @@ def search(
     front = _front(history, evolution.scoring_s, evolution.last)
     if settings.evaluator != ANALYTICAL:
         front = _simulated(front, exact, chromosome, costs, settings.columns, correct)
-    return replace(front, search_s=time.perf_counter() - begin)
+    return replace(front, search_s=time.perf_counter() - begin, seeds_s=begin - seeding)
 
 
 def _simulated(

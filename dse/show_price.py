@@ -104,7 +104,7 @@ def _price_devices(console: Console, rows: list[dict[str, Any]]) -> None:
 
 
 def device_memory(console: Console, rows: list[dict[str, Any]]) -> None:
-    """What devices hold, of those that take part."""
+    """What is resident on devices, of those that take part."""
     show.line(console, "")
     headers = ["device", "weights MB", "activations", "buffers", "the rest", "memory MB"]
     console.print(show.table(headers, [[r["device"], *[f"{size / 1e6:.1f}" for size in _sizes(r)]] for r in rows]))
@@ -112,5 +112,5 @@ def device_memory(console: Console, rows: list[dict[str, Any]]) -> None:
 
 def _sizes(row: dict[str, Any]) -> list[float]:
     """Weights, activations, buffers, what the process needs besides, and all of it, in bytes."""
-    held = [row[key] for key in ("weights_bytes", "activations_bytes", "buffers_bytes")]
+    held = [*row["resident_bytes"].values()]
     return [*held, row["memory_bytes"] - sum(held), row["memory_bytes"]]

@@ -258,9 +258,10 @@ def _words(gain: Gain) -> tuple[str, str]:
 
 def _compared(console: Console, look: Look, measured: Bench) -> None:
     """Predicted and measured, side by side."""
-    predicted = look.predicted
-    busy = {row["device"]: row["busy_s"] for row in look.found.devices(look.platform)}
-    pairs = [("latency", predicted.latency_s, measured.latency_s), ("period", predicted.period_s, measured.period_s)]
+    predicted, found = look.predicted, look.found
+    period_s = found.price.period_s if found.stream else None
+    busy = {row["device"]: row["busy_s"] for row in found.devices(look.platform)}
+    pairs = [("latency", predicted.latency_s, measured.latency_s), ("period", period_s, measured.period_s)]
     for a, b in zip(predicted.ranks, measured.ranks, strict=True):
         pairs += [
             (f"{a.device}: compute", a.compute_s, b.compute_s),

@@ -17,7 +17,7 @@ from runtime.frames import Frames, save_text
 from runtime.metering import Metering
 from runtime.options import Options
 from runtime.rank import Program, Rank, Record
-from runtime.report import Account, hand_in, usage
+from runtime.report import Account, described, hand_in, usage
 from runtime.stolen import Stolen
 from runtime.trace import INPUT
 
@@ -87,7 +87,8 @@ def _pass(lanes: list[Lane], source: Frames, options: Options) -> str:
         rank.communicator.barrier()  # a host draws power until the last rank is done
     energy, last = meter.stop(options.frames), _compare(rank, options)
     clock = {other: Clock(exchange, last[other]) for other, exchange in first.items()}
-    return hand_in(rank, options, Account(usage(rank, busy_s, stolen, energy), frames, kept), clock)
+    account = Account(usage(rank, busy_s, stolen, energy), frames, described(kept))
+    return hand_in(rank, options, account, kept, clock)
 
 
 @dataclass(frozen=True)

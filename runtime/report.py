@@ -7,46 +7,91 @@ import platform
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Sequence
+from typing import Any, Dict, Iterator, List, Sequence
 
 import numpy as np
 
 from runtime.clock import Clock
-from runtime.frames import save_stacks
+from runtime.communicator import Request, wait
+from runtime.frames import Stack, save_stacks
 from runtime.memory import peak_bytes
 from runtime.options import Options
 from runtime.rank import Rank, Record
 from runtime.trace import INPUT, MEASURED, Span, Trace, Usage
 
+RESULTS = 0
+"""Tag of outputs, which are sent after all frames."""
 GOVERNOR = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
 """How processors are clocked; not on every machine, and not for everybody to read."""
 
 
+Outputs = Dict[str, List[np.ndarray]]
+"""Of the CNN, of each frame."""
+
+
 @dataclass(frozen=True)
 class Account:
-    """What one rank hands in. frames: by its own clock; outputs: of the CNN, of each frame; if they are wanted"""
+    """What one rank hands in. frames: by its own clock; kept: of each output of the CNN that it has, if they are
+    wanted: how many frames, and the buffer's shape and type"""
 
     usage: Usage
     frames: list[list[Record]]
-    outputs: dict[str, list[np.ndarray]]
+    kept: dict[str, tuple[int, tuple[int, ...], str]]
 
 
-def hand_in(rank: Rank, options: Options, account: Account, clock: dict[int, Clock]) -> str:
+def hand_in(rank: Rank, options: Options, account: Account, outputs: Outputs, clock: dict[int, Clock]) -> str:
     """Gather everything on rank 0, which writes the outputs and returns the trace as a line, if they are wanted.
 
-    clock: on rank 0, of each other host's first rank
+    outputs: those that ``account`` tells of; clock: on rank 0, of each other host's first rank
     """
     rank.shared.activity = "gathering the results"
     accounts = rank.communicator.gather(account)
     if accounts is None:
+        _hand_over(rank, outputs)
         return ""
     if options.output:
-        outputs = {name: arrays for account in accounts for name, arrays in account.outputs.items()}
-        save_stacks(options.output, {name: ((len(a), *a[0].shape), a[0].dtype, a) for name, a in outputs.items()})
+        save_stacks(options.output, dict(_stacks(rank, accounts, outputs)))
     if not options.report:
         return ""
     clocks = [clock.get(first, Clock()) for first in rank.communicator.hosts]
     return merge(accounts, clocks, options.barrier).to_json()
+
+
+def described(outputs: Outputs) -> dict[str, tuple[int, tuple[int, ...], str]]:
+    """What an account says of them."""
+    return {name: (len(arrays), arrays[0].shape, arrays[0].dtype.str) for name, arrays in outputs.items() if arrays}
+
+
+def _hand_over(rank: Rank, outputs: Outputs) -> None:
+    """Send rank 0 one frame after the other, as ``_stacks`` takes them: there is not room for all twice everywhere."""
+    for arrays in filter(None, outputs.values()):
+        array = np.empty_like(arrays[0])
+        request = rank.communicator.sender(array, 0, RESULTS)
+        for frame in arrays:
+            array[...] = frame
+            _done(request)
+
+
+def _stacks(rank: Rank, accounts: Sequence[Account], own: Outputs) -> Iterator[tuple[str, Stack]]:
+    """All ranks' outputs, by name; those of others come when they are asked for."""
+    for source, account in enumerate(accounts):
+        for name, (count, shape, dtype) in account.kept.items():
+            parts = own[name] if source == rank.communicator.rank else _coming(rank, source, count, shape, dtype)
+            yield name, ((count, *shape), np.dtype(dtype), parts)
+
+
+def _coming(rank: Rank, source: int, count: int, shape: tuple[int, ...], dtype: str) -> Iterator[np.ndarray]:
+    """An output of another rank, each frame in the same place."""
+    array = np.empty(shape, dtype)
+    request = rank.communicator.receiver(array, source, RESULTS)
+    for _ in range(count):
+        _done(request)
+        yield array
+
+
+def _done(request: Request) -> None:
+    request.start()
+    wait(request.test)
 
 
 def merge(accounts: Sequence[Account], clocks: Sequence[Clock], barrier: bool) -> Trace:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import getpass
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 import typer
 from rich.console import Console
@@ -68,6 +68,10 @@ class Login:
         usual = type(self)()
         names = [each.name for each in fields(self) if getattr(self, each.name) != getattr(usual, each.name)]
         return [f"--{name.replace('_', '-')}" for name in names]
+
+    def less(self, hosts: Collection[str]) -> Self:
+        """Without what is said of hosts that are left alone."""
+        return replace(self, pin=[pin for pin in self.pin if pin.partition("=")[0] not in hosts])
 
     def refuse(self) -> None:
         """``CleaveError`` where an option was given although all hosts are this machine."""

@@ -105,7 +105,7 @@ def deploy(
     installs, lines = environment.read(), list[str]()
     with (
         ready(bundle, Platform.from_file(platform), recipe, loss, aside(as_json), dry_run) as found,
-        connected(found.bundle, found.left, access, found.area, replan=True) as hosts,
+        connected(found.bundle, found.left, access.less(loss.exclude), found.area, replan=True) as hosts,
     ):
         body = {"dry_run": dry_run, **found.body}
         checked(hosts, environment.prepare, access.mixed, body, as_json)
@@ -163,7 +163,7 @@ def bench(
     verified: Verification | None = None
     with ready(bundle, Platform.from_file(platform), recipe, loss, aside(as_json)) as made:
         whole = check_source(made.bundle, recipe.whole_model) if check else None
-        with running(made, access, as_json, replan=True) as runner:
+        with running(made, access.less(loss.exclude), as_json, replan=True) as runner:
             found = runs.timed(made.bundle, how, timeout_s=runs.timeout, runner=runner)
             if not as_json:
                 show.bench(console, made.bundle, found)

@@ -68,7 +68,7 @@ def infer(
     check_bundle(bundle)
     check_file(output, ".npz", force, input)
     provider = CPU if platform is None else None
-    options = Options(input=input, output=str(output), provider=provider, pixels=how)
+    options = Options(input=input, output=str(output), provider=provider, pixels=how, stream=True)
     options, _ = asked(read_plan(bundle), options, frames)
     if dry_run:
         fits = f"{options.frames} frames fit the network"

@@ -62,7 +62,7 @@ ModelOption = Annotated[
     str,
     typer.Option("--model", help="What predicts: calibrated, or paper (the thesis' equations alone)"),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, max=2**32 - 1, help="Seed of everything random")]
 TimeoutOption = Annotated[float, typer.Option("--timeout", min=1, callback=finite, help="Most seconds of each run")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace an earlier result")]
 PlatformOption = Annotated[Path, typer.Option("--platform", help="Platform file, or the name of a shipped one")]

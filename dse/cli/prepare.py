@@ -82,7 +82,7 @@ def prepare(
     installs, body, say = packages.read(), dict[str, Any](), aside(as_json)
     left = excluded.left(Platform.from_file(platform))
     try:
-        with reached(say, left, access) as hosts:
+        with reached(say, left, access.less(excluded.exclude)) as hosts:
             checked(hosts, True, access.mixed, body, as_json, show_table=dry_run)
             if not dry_run:
                 show.line(say, "making what is not there yet of their environments, which takes minutes the first time")

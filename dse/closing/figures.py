@@ -100,11 +100,21 @@ class Rig:
             host = hosts[usage.device]
             self.seen[host] = {**ready.by_host.get(host, {}), **(usage.conditions or {})}
 
+    def subject(self, mapping: Mapping) -> dict[str, Any]:
+        """What is measured, plain data: where two are equal the one's figures are the other's."""
+        source = self.cnn.source
+        return {
+            "network": [source.blake3, source.folded, {name: [*shape] for name, shape in source.shapes.items()}],
+            "target": self.target,
+            "devices": [device.name for device in self.platform.devices],
+            "ends": [mapping.reader, mapping.writer],
+            "mapping": compact(self.cnn.graph, mapping),
+        }
+
     def record(self, mapping: Mapping, found: Measurement, expected: NDArray[np.float64]) -> dict[str, Any]:
         """For the file. expected: (4,) what had been predicted, corrected by what was known then"""
         return {
-            "devices": [device.name for device in self.platform.devices],
-            "mapping": compact(self.cnn.graph, mapping),
+            **self.subject(mapping),
             "expected": dict(zip(OBJECTIVES, map(float, expected), strict=True)),
             "measured": known(found.values),
             **({"failed": found.failed} if found.failed else {}),

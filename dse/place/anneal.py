@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dse.place.clock import SLICE, slices
 from dse.place.groups import Groups
 from dse.place.workload import Workload
 from model.compiled import released
@@ -60,11 +61,14 @@ def board(on: Workload, groups: Groups) -> Board:
     )
 
 
-def anneal(on: Board, device: Ints, seed: int, steps: int, hot: float) -> Ints:
-    """The best split found from one given, which fits the memory. device: (g,); hot: the temperature at first"""
+def anneal(on: Board, device: Ints, seed: int, steps: int, hot: float, end: float = np.inf) -> Ints:
+    """The best split found from one given, which fits the memory. device: (g,); hot: the temperature at first; end:
+    when to stop looking"""
     best = device.astype(np.int32).copy()
+    at, lowest = best.copy(), np.zeros(2)
     if on.time.shape[0] > 0 and on.time.shape[1] > 1:
-        _anneal(on, best, seed, steps, hot)
+        for first in slices(steps, end):
+            _anneal(on, best, at, lowest, seed, first, steps, hot)
     return best
 
 
@@ -160,17 +164,19 @@ def _row(on, v, to, device, row):  # type: ignore[no-untyped-def]
 
 
 @released
-def _anneal(on, best, seed, steps, hot):  # type: ignore[no-untyped-def]
+def _anneal(on, best, device, lowest, seed, first, steps, hot):  # type: ignore[no-untyped-def]
+    """``SLICE`` steps, from the first on. device: where it has come to; lowest: largest load of the best, and of what
+    it began with"""
     g, devices = on.time.shape
-    np.random.seed(seed)
-    device = best.copy()
     reads = np.zeros((len(on.source), devices), np.int32)
     load, held = np.zeros(devices), np.zeros(devices)
     _loads(on, device, reads, load, held)
-    lowest = load.max()
-    scale = lowest if lowest > 0 else 1.0
+    if first == 0:
+        np.random.seed(seed)
+        lowest[:] = load.max()
+    scale = lowest[1] if lowest[1] > 0 else 1.0
     now, row = _norm(load, scale), np.zeros(ROW, np.int32)
-    for step in range(steps if now > 0 else 0):
+    for step in range(first, min(first + SLICE, steps) if now > 0 else first):
         heat = hot * (COLD / hot) ** (step / steps)
         v = np.random.randint(g)
         at, to = device[v], np.random.randint(devices)
@@ -197,8 +203,8 @@ def _anneal(on, best, seed, steps, hot):  # type: ignore[no-untyped-def]
         fits = (to >= on.k or held[to] <= on.memory) and (at >= on.k or held[at] <= on.memory)
         if fits and (new <= now or np.random.random() < np.exp((now - new) / (heat * now))):
             now = new
-            if load.max() < lowest - 1e-12:
-                lowest = load.max()
+            if load.max() < lowest[0] - 1e-12:
+                lowest[0] = load.max()
                 best[:] = device
             if now <= 0:
                 return
@@ -207,6 +213,3 @@ def _anneal(on, best, seed, steps, hot):  # type: ignore[no-untyped-def]
                 _move(on, w, to, reads, device, load, held)
             for k in range(count - 1, -1, -1):
                 _move(on, row[k], at, reads, device, load, held)
-        if step % 65536 == 65535:
-            _loads(on, device, reads, load, held)
-            now = _norm(load, scale)

@@ -173,5 +173,5 @@ def _annealed(on: Workload, options: Options, slot: Ints, bound: float, end: flo
             break
         options.watch(k, ROUNDS, "annealings")
         start = slot if k < ROUNDS // 2 else _best(on, found, q)
-        found.append(improve(laid, start, options.seed + k, STEPS * len(order), HEATS[k % 2]))
+        found.append(improve(laid, start, options.seed + k, STEPS * len(order), HEATS[k % 2], end))
     return _best(on, found, q)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dse.place.clock import SLICE, slices
 from dse.place.groups import grouped, starts
 from dse.place.workload import Workload
 from model.compiled import released
@@ -54,11 +55,13 @@ def course(on: Workload, of: Ints, order: Ints, q: int) -> Course:
     )  # fmt: skip
 
 
-def improve(on: Course, slot: Ints, seed: int, steps: int, hot: float) -> Ints:
-    """The best split found from one that is allowed. slot: (n,), ``on.slots`` for CPUs"""
+def improve(on: Course, slot: Ints, seed: int, steps: int, hot: float, end: float = np.inf) -> Ints:
+    """The best split found from one that is allowed. slot: (n,), ``on.slots`` for CPUs; end: when to stop looking"""
     best = slot.astype(np.int32).copy()
+    at = best.copy()
     if len(on.order) and on.slots:
-        _improve(on, best, seed, steps, hot)
+        for first in slices(steps, end):
+            _improve(on, best, at, seed, first, steps, hot)
     return best
 
 
@@ -213,15 +216,18 @@ def _move_node(on, slot):  # type: ignore[no-untyped-def]
 
 
 @released
-def _improve(on, best, seed, steps, hot):  # type: ignore[no-untyped-def]
-    np.random.seed(seed)
+def _improve(on, best, slot, seed, first, steps, hot):  # type: ignore[no-untyped-def]
+    """``SLICE`` steps, from the first on. slot: where it has come to"""
+    if first == 0:
+        np.random.seed(seed)
     g = len(best)
     unit_first, member = np.zeros(on.slots + 1, np.int32), np.zeros(g, np.int32)
     wait, queue = np.zeros(on.slots + g, np.int32), np.zeros(on.slots + g, np.int32)
     ends, held, mark = np.zeros(on.slots + g), np.zeros(on.slots // on.q), np.zeros(on.slots, np.int32)
-    slot, saved = best.copy(), best.copy()
-    now = lowest = time_of(on, slot, unit_first, member, wait, ends, queue, held, mark)
-    for step in range(steps if now > 0 else 0):
+    saved = slot.copy()
+    lowest = time_of(on, best, unit_first, member, wait, ends, queue, held, mark)
+    now = time_of(on, slot, unit_first, member, wait, ends, queue, held, mark)
+    for step in range(first, min(first + SLICE, steps) if lowest > 0 else first):
         heat = hot * COLD ** (step / steps)
         saved[:] = slot
         moved = _move_node(on, slot) if on.q > 1 and np.random.randint(4) == 0 else _move_groups(on, slot)

@@ -100,7 +100,7 @@ def _annealed(on: Workload, options: Options, device: Ints, end: float) -> Ints:
         if now() - begin > 0.2 * (end - begin):
             break
         options.watch(k, ANNEALINGS, "annealings")
-        found.append(anneal(laid, best, options.seed + k, STEPS * len(groups), HEATS[k % len(HEATS)]))
+        found.append(anneal(laid, best, options.seed + k, STEPS * len(groups), HEATS[k % len(HEATS)], end))
         best = min(best, found[-1], key=lambda f: split.period(on, f[of]))
     return best[of]
 

@@ -77,7 +77,9 @@ def best(on: Reduced, rules: Rules = ALONE, under: float = np.inf, watch: Watch 
         return Found(np.inf, min(floor(on, rules), under), [], 0, False, crowded=watch(0, 0))
     program = costs(on, rules)
     bound = min(floor(on, rules), under)
+    table = None
     for limit in _limits(bound, under):
+        del table  # before there is another one
         table = _table(len(of), len(program.used), limit)
         complete = _swept(program, of, table, watch)
         value, found = _read(program, of, table)

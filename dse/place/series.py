@@ -103,11 +103,13 @@ class Piece:
         need = [sum(1 << u for u in set(self.local[self.local[:, 1] == v, 0].tolist())) for v in range(len(self.node))]
         found, level = [0], [0]
         while level:
-            above = {i | 1 << v for i in level for v in range(len(need)) if not i >> v & 1 and not need[v] & ~i}
+            above: set[int] = set()
+            for i in level:
+                above.update(i | 1 << v for v in range(len(need)) if not i >> v & 1 and not need[v] & ~i)
+                if len(found) + len(above) > IDEALS or now() > self.due:
+                    raise OutOfReachError
             level = sorted(above)
             found += level
-            if len(found) > IDEALS:
-                raise OutOfReachError
         return found
 
     @cached_property
@@ -120,6 +122,8 @@ class Piece:
         """From each ideal: (ideals + 1,) first step; node that is added, and ideal that comes of it, by node."""
         first, node, to = [0], list[int](), list[int]()
         for bits in self.ideals:
+            if now() > self.due:
+                raise OutOfReachError
             for v in range(len(self.node)):
                 if not bits >> v & 1 and (bits | 1 << v) in self.index:
                     node.append(v)

@@ -69,7 +69,8 @@ class _Known:
 
     layers: (L, D, 1 + KINDS) of what a layer takes, beyond what frames are off by: the WHOLE, and parts of it, by kind
             of split; kinds: (L,) number of its kind
-    frames: (D, 3) fields of a ``FrameError``; memory: (D,); idle_w: (D,) watts that hosts draw all the time
+    frames: (D, 3) fields of a ``FrameError``; memory: (D,); idle_w: (D,) watts that machines draw all the time, as seen
+            with each device; machine: (D,) that it is in
     """
 
     layers: Floats
@@ -77,6 +78,7 @@ class _Known:
     frames: Floats
     memory: Floats
     idle_w: Floats
+    machine: NDArray[np.intp]
 
     @staticmethod
     def of(graph: Graph, platform: Platform) -> _Known:
@@ -90,7 +92,8 @@ class _Known:
             np.unique(kinds, return_inverse=True)[1],
             np.array([_frame(unit, graph.name) for unit in units.values()])[column],
             np.array([np.nan if unit.memory_error is None else unit.memory_error for unit in units.values()])[column],
-            _idle_w(platform, np.array([unit.idle_w or 0.0 for unit in units.values()])[column]),
+            np.array([unit.idle_w or 0.0 for unit in units.values()])[column],
+            np.array([*platform.machines.values()]),
         )
 
     def expected(self, found: Priced) -> Expected | None:
@@ -108,9 +111,11 @@ class _Known:
         return None if np.isnan(each).all() else Expected(*(None if math.isnan(error) else error for error in each))
 
     def _idle(self, found: Priced) -> float:
-        """Of the energy of the device that takes most, the part that its host draws all the time."""
+        """Of the energy of the device that takes most, the part that its machine draws all the time."""
         most = int(found.account[:, ENERGY].argmax())
-        return float(found.latency_s * self.idle_w[most] / max(found.account[most, ENERGY], 1e-300))
+        beside = found.takes_part & (self.machine == self.machine[most])
+        always_j = found.latency_s * self.idle_w[beside].max(initial=0.0)
+        return float(always_j / max(found.account[most, ENERGY], 1e-300))
 
     def _resident(self, held: Floats) -> float:
         """Of resident memory, by how much of it each device has; NaN: unknown."""
@@ -128,12 +133,6 @@ def untold(graph: Graph, platform: Platform) -> tuple[str, ...]:
     units = [s.unit(unit) for (name, unit), s in sets.items() if s.calibrated and not name.endswith(PAPER)]
     unknown = np.isnan(_layers(graph, units)[..., WHOLE])
     return tuple(dict.fromkeys(graph.layers[at].op for at, _ in np.argwhere(unknown)))
-
-
-def _idle_w(platform: Platform, own: Floats) -> Floats:
-    """(D,) of their machines. own: as it was seen with each device"""
-    machine = np.array([*platform.machines.values()])
-    return np.array([own[machine == number].max() for number in machine])
 
 
 def _frame(unit: UnitCost, network: str) -> tuple[float, ...]:

@@ -32,8 +32,8 @@ PART, MOST = 0, 1
 """Columns of ``CostArrays.rested``; the first one is of ``busy``, too."""
 MEAN, WAITED = 0, 1
 """Columns of ``CostArrays.cold``."""
-UNKNOWN = 0.0
-"""In place of the part of its time in which a processor is at what it computes."""
+UNKNOWN, NO_METER = 0.0, -1.0
+"""In place of the part of its time in which a processor is at what it computes, and of a machine's watts."""
 ROUNDING = 1e-9
 """By which sums in another order may differ, relative."""
 ACTIVE, BUFFER, RANK, SESSION, TWICE, PASS = range(6)
@@ -72,7 +72,7 @@ class CostArrays(NamedTuple):
     overlap: (D,) of the receiver, see ``model.cost.message_time``
     turn: (D, 3) seconds of a device for a frame of a stream besides segments and messages, for each message of it, and
           for a byte of these
-    fill: (D,) seconds of a device for the network's inputs of such a frame, if it has them
+    fill: (D, inputs) seconds of a device for each of the network's inputs of such a frame, if it has it
     crowded: (D,) seconds of a device for a byte of weights, while others of its ``memory_of`` read theirs
     memory_of: (D,) number of the memory that a device reads: pools of one machine are in one; machine_of: (D,) of the
                machine that it is in
@@ -83,8 +83,8 @@ class CostArrays(NamedTuple):
     memory: (D, 6) resident bytes a byte of ACTIVE tensors and of a BUFFER, bytes of a RANK and of each SESSION, and a
             byte of the weights that are there TWICE while sessions are opened, and of what segments PASS on
     communication_w: (D,); awake_w: (D,) watts while a processor is at what waits cost it; idle_w: (D,) of a device's
-            machine all the time, 0 unless a meter told; send_j: (D, D) joules of a device for a byte to another host;
-            receive_j: (D, D) those of the receiver
+            machine all the time, ``NO_METER`` unless one told; send_j: (D, D) joules of a device for a byte to another
+            machine; receive_j: (D, D) those of the receiver
     pool: (D,); capacity: (P,) bytes, inf where not stated
     """
 
@@ -170,6 +170,7 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
     work, beside = _seconds(graph, g, signed, found, [*zip(platform.devices, units, strict=True)])
     origin, kept_ptr, kept_task = _origins(g, found)
     slowdown = np.array([[device.slowdown] for device in platform.devices])
+    hosts, machines = [device.host for device in platform.devices], [*platform.machines.values()]
     work[..., :WATTS] *= slowdown
     return CostArrays(
         work=work,
@@ -195,21 +196,20 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         gap=np.array([u.gap_s for u in units]),
         overlap=np.array([u.overlap for u in units]),
         turn=np.array([[u.turn_s, u.turn_per_message_s, u.turn_s_per_byte] for u in units]),
-        fill=np.array([u.fill_s_per_byte for u in units])
-        * sum(graph.tensors[name].size_bytes for name in graph.inputs),
+        fill=np.outer([u.fill_s_per_byte for u in units], [graph.tensors[name].size_bytes for name in graph.inputs]),
         crowded=np.array([u.crowded_s_per_byte for u in units]) * slowdown[:, 0],
         memory_of=np.array([*platform.memories.values()], dtype=np.int32),
-        machine_of=np.array([*platform.machines.values()], dtype=np.int32),
-        attend=(attend := away(platform, [u.attend_s_per_byte for u in units])),
-        take=(take := away(platform, [u.take_s_per_byte for u in units]).T),
+        machine_of=np.array(machines, dtype=np.int32),
+        attend=(attend := away(hosts, [u.attend_s_per_byte for u in units])),
+        take=(take := away(hosts, [u.take_s_per_byte for u in units]).T),
         stages=4 if attend.any() or take.any() else 3,
         eager=eager(platform),
         memory=np.array([_memory(u) for u in units]),
         communication_w=np.array([_communication_w(d, u) for d, u in zip(platform.devices, units, strict=True)]),
         awake_w=np.array([_awake_w(d, u) for d, u in zip(platform.devices, units, strict=True)]),
-        idle_w=np.array([u.idle_w or 0.0 for u in units]),
-        send_j=away(platform, [u.send_j_per_byte for u in units]),
-        receive_j=away(platform, [u.receive_j_per_byte for u in units]).T,
+        idle_w=np.array([NO_METER if u.idle_w is None else u.idle_w for u in units]),
+        send_j=away(machines, [u.send_j_per_byte for u in units]),
+        receive_j=away(machines, [u.receive_j_per_byte for u in units]).T,
         pool=np.array([d.pool for d in platform.devices], dtype=np.int32),
         capacity=np.array([p.capacity_bytes or np.inf for p in platform.pools], dtype=np.float64),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -57,7 +59,7 @@ def _link_of_device(platform: Platform) -> NDArray[np.intp]:
     return np.array([number[platform.hosts[d.host].link] for d in platform.devices])
 
 
-def away(platform: Platform, own: list[float]) -> Floats:
-    """``(D, D)`` seconds, or joules, a byte of the first device. Nothing within a host, where the receiver copies."""
-    host = np.array([d.host for d in platform.devices])
-    return np.where(host[:, None] == host, 0.0, np.array(own)[:, None])
+def away(places: Sequence[int], own: Sequence[float]) -> Floats:
+    """``(D, D)`` seconds, or joules, a byte of the first device. Nothing within a place, a host or a machine."""
+    at = np.array(places)
+    return np.where(at[:, None] == at, 0.0, np.array(own)[:, None])

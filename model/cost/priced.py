@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from model.cluster.platform import Platform
 from model.cost import pricing, spending
@@ -23,6 +24,7 @@ from model.cost.ledger import (
     WEIGHTS,
     Ledger,
 )
+from model.cost.settling import resident
 from model.mappings.arrays import GraphArrays
 from model.mappings.lowering import Messages, Shards
 from model.mappings.mapping import Mapping
@@ -36,7 +38,7 @@ class Priced:
     latency_s: one frame alone; period_s: between frames of a steady pipeline
     energy_j, memory_bytes: the largest of any device
     fits: every memory pool holds what its devices need
-    account: (D, COLUMNS) per device, columns as named in ``model.cost.ledger``
+    account: (D, COLUMNS) per device, columns as named in ``model.cost.ledger``; memory: (D, 6) of ``CostArrays``
     """
 
     latency_s: float
@@ -45,14 +47,20 @@ class Priced:
     memory_bytes: float
     fits: bool
     account: np.ndarray
+    memory: np.ndarray
     g: GraphArrays
     shards: Shards
     messages: Messages
     ledger: Ledger
 
+    @property
+    def takes_part(self) -> NDArray[np.bool_]:
+        """(D,) whether a device has anything to do, as ``settling`` has it."""
+        return np.asarray(self.account[:, [COMPUTE, COMMUNICATE, ACTIVATIONS]].any(axis=1))
+
     def devices(self, platform: Platform) -> list[dict[str, Any]]:
         """One row for each device that takes part, SI units."""
-        a = self.account
+        a, there = self.account, self.takes_part
         return [
             {
                 "device": device.name,
@@ -65,9 +73,10 @@ class Priced:
                 "activations_bytes": a[d, ACTIVATIONS],
                 "buffers_bytes": a[d, BUFFERS] + a[d, PASSED],
                 "memory_bytes": a[d, MEMORY],
+                "resident_bytes": resident(a[d], self.memory[d]),
             }
             for d, device in enumerate(platform.devices)
-            if a[d, COMPUTE] + a[d, COMMUNICATE] + a[d, ACTIVATIONS] > 0
+            if there[d]
         ]
 
 
@@ -92,6 +101,7 @@ def booked(case: Case, latency_s: float, period_s: float) -> Priced:
         memory_bytes=float(book.account[:, MEMORY].max()),
         fits=bool(spending.excess(case.costs, book) <= 0),
         account=book.account,
+        memory=case.costs.memory,
         g=case.g,
         shards=case.shards,
         messages=case.messages,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from model.compiled import inlined, kernel
-from model.cost.costs import ACTIVE, BUFFER, PASS, RANK, SESSION, TWICE, WAITED, CostArrays
+from model.cost.costs import ACTIVE, BUFFER, NO_METER, PASS, RANK, SESSION, TWICE, WAITED, CostArrays
 from model.cost.ledger import (
     ACTIVATIONS,
     BUFFERS,
@@ -35,7 +35,7 @@ def settle(c: CostArrays, out: Ledger, latency: float) -> None:
             a[OPENING] -= a[WEIGHTS]
             a[MEMORY] += k[RANK] + out.segments[device] * k[SESSION] + above(a, k)
     for device in range(len(c.pool)):
-        if c.idle_w[device] > 0 and _takes_part(out.account[device]):
+        if c.idle_w[device] != NO_METER and _takes_part(out.account[device]):
             _draw(c, out, device, latency)
 
 
@@ -52,12 +52,22 @@ def _draw(c: CostArrays, out: Ledger, first: int, latency: float) -> None:
     total, idle_w = 0.0, 0.0
     for device in range(len(c.pool)):
         if c.machine_of[device] == c.machine_of[first] and _takes_part(out.account[device]):
-            if device < first and c.idle_w[device] > 0:
+            if device < first and c.idle_w[device] != NO_METER:
                 return
             total, idle_w = total + out.account[device, ENERGY], max(idle_w, c.idle_w[device])
     for device in range(len(c.pool)):
         if c.machine_of[device] == c.machine_of[first] and _takes_part(out.account[device]):
             out.account[device, ENERGY] = total + latency * idle_w
+
+
+def resident(a: Floats, k: Floats) -> dict[str, float]:
+    """Of a device's memory what is of weights with their sessions, of activations and of buffers, bytes. The rest is
+    the process, and what is there only while sessions are opened. a: its account; k: of its ``memory``"""
+    return {
+        "weights": float(a[MEMORY] - above(a, k) - k[RANK]),
+        "activations": float(a[ACTIVATIONS] * k[ACTIVE]),
+        "buffers": float(a[BUFFERS] * k[BUFFER] + a[PASSED] * k[PASS]),
+    }
 
 
 @inlined

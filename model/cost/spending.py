@@ -275,8 +275,12 @@ def attended_s(m: Messages, c: CostArrays, out: Ledger, shard: int, device: int)
 
 @inlined
 def turn_s(s: Shards, c: CostArrays, device: int) -> float:
-    """Seconds of a device between two frames of a stream; who has the first input has all of them to fill."""
-    return c.turn[ix(device), 0] + (c.fill[ix(device)] if s.device[0] == device else 0.0)
+    """Seconds of a device between two frames of a stream, in which it fills the inputs that it has."""
+    seconds = c.turn[ix(device), 0]
+    for task in range(c.fill.shape[1]):
+        if s.device[s.ptr[task]] == device:
+            seconds += c.fill[ix(device), task]
+    return seconds
 
 
 @inlined

@@ -21,7 +21,7 @@ from runtime.errors import CleaveError
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 OLDEST_OPSET = 7
 """Before it, element-wise operators named the axis that they broadcast along; ONNX Runtime runs none of those."""
-INDEPENDENT = "does not depend on any input"
+INDEPENDENT, UNREAD = "does not depend on any input", "is an input that no operator reads; take it out"
 
 
 def load(path: Path | str, shapes: Mapping[str, tuple[int, ...]] | None = None, folded: bool = False) -> Graph:
@@ -174,7 +174,7 @@ def _drop_no_ops(graph: onnx.GraphProto) -> None:
     for node in graph.node:
         for i, name in enumerate(node.input):
             node.input[i] = alias.get(name, name)
-        mask_used = any(used[name] or name in outputs for name in node.output[1:])
+        mask_used = any(name and (used[name] or name in outputs) for name in node.output[1:])
         if node.op_type in ("Identity", "Dropout") and node.output[0] not in outputs and not mask_used:
             alias[node.output[0]] = node.input[0]
         else:
@@ -212,9 +212,12 @@ def _graph(
     _check_outputs(model, tensors, weights, path)
     _check_channels(nodes, tensors, path)
     outputs = tuple(o.name for o in model.graph.output)
+    layer_names = _names(nodes)
+    for node, name in zip(nodes, layer_names, strict=True):
+        node.name = node.name or name
     alone = [
         Layer(i, name, operator(node), node, macs(node, tensors), ())
-        for i, (name, node) in enumerate(zip(_names(nodes), nodes, strict=True))
+        for i, (name, node) in enumerate(zip(layer_names, nodes, strict=True))
     ]
     layers = quantised.absorbed(alone, tensors, weights, outputs)
     if not folded and (sentences := settled.refused(alone, layers, tensors, weights, outputs, path)):
@@ -278,7 +281,8 @@ def _check_outputs(
 ) -> None:
     for output in model.graph.output:
         if output.name not in tensors or output.name in weights:
-            raise CleaveError(f"{path}: output '{output.name}' {INDEPENDENT}")
+            idle = any(i.name == output.name for i in model.graph.input)
+            raise CleaveError(f"{path}: output '{output.name}' {UNREAD if idle else INDEPENDENT}")
 
 
 def _check_types(graph: Graph) -> None:

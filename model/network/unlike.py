@@ -111,7 +111,7 @@ def _resized(node: onnx.NodeProto, a: Attributes, weights: Constants, shapes: Ma
 
 def _scaled(node: onnx.NodeProto, a: Attributes, weights: Constants, shape: Shape) -> list[tuple[int, np.float32]]:
     """Sizes of the axes that are resized, and their scales, as far as these are known."""
-    name = node.input[min(len(node.input), 3) - 1] if len(node.input) in (2, 3) else ""
+    name = node.input[min(len(node.input), 3) - 1] if len(node.input) > 1 else ""
     if "scales" in a:
         scales = np.array(a["scales"], np.float32)
     elif name in weights and weights[name].data_type == onnx.TensorProto.FLOAT and not weights[name].external_data:

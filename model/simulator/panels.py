@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from model.cluster.platform import Platform
-from model.cost.costs import ACTIVE, BUFFER, PASS, RANK
-from model.cost.ledger import BUFFERS, MEMORY, PASSED
+from model.cost.costs import ACTIVE, RANK
 from model.cost.links import links
-from model.cost.settling import above
+from model.cost.settling import resident
 from model.simulator.alive import levels
 from model.simulator.script import Script
 from model.simulator.simulated import Events, used
@@ -61,10 +60,9 @@ def _memory(
     """By device: what is resident, in bytes, and of what."""
     since, found = events.since(warmup), {}
     for device, (times, alive) in levels(script.case, events, warmup).items():
-        account, k = script.found.price.account[device], script.case.costs.memory[device]
-        rest = {"buffers": account[BUFFERS] * k[BUFFER] + account[PASSED] * k[PASS], "process": k[RANK]}
-        rest["weights"] = account[MEMORY] - above(account, k) - k[RANK]
-        always = {name: round(size) for name, size in rest.items()}
+        k = script.case.costs.memory[device]
+        held = resident(script.found.price.account[device], k)
+        always = {"buffers": round(held["buffers"]), "process": round(k[RANK]), "weights": round(held["weights"])}
         found[f"memory of {platform.devices[device].name}"] = [
             ((time - since) * TICK_S, {"activations": round(size * k[ACTIVE]), **always})
             for time, size in zip(times.tolist(), alive.tolist(), strict=True)

@@ -129,11 +129,12 @@ class Events:
         return np.asarray(np.minimum(most, np.maximum(self.start - came, 0)))
 
     def work_s(self, device: int) -> tuple[float, float]:
-        """Seconds of a frame in which a device computes, and in which it hands over and receives messages."""
+        """Seconds of a frame, in a stream the last one, in which a device computes, and in which it hands over and
+        receives messages and, in a stream, begins the next frame."""
         duration, mine = self.stage.tasks.duration[: self.n], self.device == device
         segments, receive = duration[mine & (self.kind == SEGMENT)].sum(), self.receive[mine].sum()
-        messages = receive + duration[mine & (self.kind == SEND)].sum()
-        return float((segments - receive + self.held_up[0, mine].sum()) * TICK_S), float(messages * TICK_S)
+        messages = receive + duration[mine & np.isin(self.kind, (SEND, END))].sum()
+        return float((segments - receive + self.held_up[-1, mine].sum()) * TICK_S), float(messages * TICK_S)
 
     def path(self, since: int = 0) -> list[Stretch]:
         """The critical path to the end, from a time on."""
@@ -288,12 +289,13 @@ class Times(NamedTuple):
 def play(case: Case, frames: int, warmup: int) -> Times:
     """Simulate a mapping that is lowered. Its ledger is filled; the period of one frame is the analytical one."""
     on = (case.g, case.shards, case.messages, case.costs, case.ledger)
-    alone = simulation.stage(case.size, case.costs, 1)
+    size = case.size._replace(messages=case.sent)
+    alone = simulation.stage(size, case.costs, 1)
     latency = simulation.simulate(*on, alone)
     busiest = pricing.busiest(*on, pricing.desk(case.size, case.costs))
     if frames == 1:
         return Times(latency, busiest, alone, None)
-    stream = simulation.stage(case.size, case.costs, warmup + frames)
+    stream = simulation.stage(size, case.costs, warmup + frames)
     period = streaming.stream(*on, stream, warmup + frames, warmup)
     return Times(latency, period if period == simulation.UNCOUNTABLE else max(period, busiest), alone, stream)
 

@@ -181,7 +181,7 @@ def countable(c: CostArrays, out: Ledger, frames: int) -> bool:
     for device in range(len(out.account)):
         tired = out.account[device, COMPUTE] / (1 - c.rested[device, PART])
         spent += most_chilled(c, device, tired, out.segments[ix(device)]) + out.account[device, COMMUNICATE]
-        spent += c.turn[ix(device), 0] + c.fill[ix(device)] + c.step[ix(device)] * out.segments[device]
+        spent += c.turn[ix(device), 0] + np.sum(c.fill[ix(device)]) + c.step[ix(device)] * out.segments[device]
         spent += handling_s(c, device, out.messages[device], out.account[device, BUFFERS])
     return spent * frames < LONGEST_S
 

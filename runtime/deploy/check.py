@@ -19,7 +19,7 @@ FAMILIES = {"arm64": "aarch64", "amd64": "x86_64"}
 SPARE_BYTES = 64 * 2**20
 """Of disk, besides what is sent."""
 CLOCK_S, FAR_OFF_S = 1.0, 3600.0
-"""A clock that is off by the first is worth a word; by the second, packages and certificates fail."""
+"""A clock that is off by the first is worth a word; by the second, packages are not fetched: certificates fail."""
 PREPARE = "run dse prepare"
 ANOTHER = ("name one that has in a file for dse prepare --requirements, or move venv away from the folder for "
            "--work and name the Python that has it with --python")  # fmt: skip
@@ -84,8 +84,8 @@ def judge(
         found, packages = facts[host], odd.get(host, {})
         crowded = room(parcel, found, (sizes or {}).get(host, parcel.size_bytes))
         failures = [*apart(shared.get(host)), *machine(parcel, found), *([] if prepare else software(parcel, found))]
-        warnings = clock(found["clock"]) if abs(found["clock"]) < FAR_OFF_S else []
-        failures += clock(found["clock"]) if abs(found["clock"]) >= FAR_OFF_S else []
+        warnings = list[str]()
+        (failures if prepare and abs(found["clock"]) >= FAR_OFF_S else warnings).extend(clock(found["clock"]))
         for name, sentence in packages.items():
             harmless = name == "Python" or (mixed and name != "Open MPI")
             (warnings if harmless else failures).append(sentence)

@@ -176,8 +176,9 @@ def connect(target: Target, trust: Trust, password: str | None = None) -> Connec
     address, port = said.get("hostname", target.address), target.port or said.get("port", 22)
     trust, alias = believed(trust, said), said.get("hostkeyalias")
     known_as = (alias, 22) if alias else (address, port)
-    keys = _keys(target, said.get("identityfile", []))
-    others = target.key is None and said.get("identitiesonly", "no") != "yes"
+    files = [target.key] if target.key else said.get("identityfile", [])
+    keys = _keys(target, files)
+    only = target.key is not None or said.get("identitiesonly", "no") == "yes"
     line = _reach(address, port)
     client, check = paramiko.SSHClient(), _Check(target, trust, known_as)
     client.set_missing_host_key_policy(check)
@@ -187,9 +188,10 @@ def connect(target: Target, trust: Trust, password: str | None = None) -> Connec
             port,
             username=target.user or said.get("user"),
             password=password,
+            pkey=_of_agent(files) if only else None,
             key_filename=keys,
-            look_for_keys=others,
-            allow_agent=others,
+            look_for_keys=not (only and files),
+            allow_agent=not only,
             sock=line,
             banner_timeout=LOGIN_S,
             auth_timeout=LOGIN_S,
@@ -201,7 +203,8 @@ def connect(target: Target, trust: Trust, password: str | None = None) -> Connec
         raise
     except paramiko.PasswordRequiredException:
         line.close()
-        how = "add it to the agent (ssh-add), or use --ask-password" if others else "use --ask-password"
+        beside = ", with its .pub beside it" if only else ""
+        how = f"add it to the agent (ssh-add){beside}, or use --ask-password"
         raise HostError(f"the key to log in with is encrypted: {how}") from None
     except (paramiko.SSHException, OSError, EOFError, ValueError) as error:
         line.close()
@@ -279,6 +282,23 @@ def _keys(target: Target, configured: list[str]) -> list[str]:
     if why := _unreadable(target.key):
         raise HostError(f"the key {target.key} cannot be read: {why}")
     return [target.key]
+
+
+def _of_agent(files: list[str]) -> Any:
+    """The first key of the agent that one of the files is of, by its public half: in the file, or beside it as
+    ``FILE.pub``. As OpenSSH has it where only keys of files are to be used; None: there is none."""
+    public = {line.split()[1] for file in files for line in _public(file)}
+    with suppress(paramiko.SSHException, OSError):
+        return next((key for key in paramiko.Agent().get_keys() if key.get_base64() in public), None)
+    return None
+
+
+def _public(file: str) -> list[str]:
+    """Lines of public keys."""
+    place = Path(file if file.endswith(".pub") else f"{file}.pub")
+    if _unreadable(str(place)):
+        return []
+    return [line for line in place.read_text(encoding="utf-8").splitlines() if len(line.split()) > 1]
 
 
 def _unreadable(file: str) -> str:

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -37,7 +37,7 @@ def pins(pythons: Iterable[str]) -> tuple[str, ...]:
     """
     found = sorted(set(map(two, pythons)))
     if found[0] >= sys.version_info[:2]:
-        return tuple(f"{name}=={version(name)}" for name in NAMES)
+        return tuple(map(_own, NAMES, BOARD))
     if found[-1] > LATEST:
         words = ", ".join(f"{first}.{second}" for first, second in found)
         raise CleaveError(
@@ -45,6 +45,14 @@ def pins(pythons: Iterable[str]) -> tuple[str, ...]:
             "write some into a file and name it with --requirements"
         )
     return BOARD
+
+
+def _own(name: str, other: str) -> str:
+    """A package as it is installed here; where it is not, as a workstation without Linux has no MPI, another one."""
+    try:
+        return f"{name}=={version(name)}"
+    except PackageNotFoundError:
+        return other
 
 
 def requirements(file: Path) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import secrets
 import threading
 import time
@@ -15,7 +16,7 @@ from typing import Any, NoReturn
 from runtime.compiling import frames_file
 from runtime.deploy import check, network
 from runtime.deploy.cause import Failure, ranks_on
-from runtime.deploy.connect import LOOK, Connection, source
+from runtime.deploy.connect import BUSY, LOOK, Connection, source
 from runtime.deploy.network import Site
 from runtime.deploy.parcel import Shipment
 from runtime.deploy.post import Post, dismiss, keep_alive
@@ -32,6 +33,9 @@ ASK_S = 10.0
 """For a guard to say what it saw of a run that failed."""
 SETTLE_S = 0.5
 """Until a connection notices that not only the guard is gone."""
+DEAF_S = 60.0
+"""Until the head host is given up whose guard gives no sign of life, though it is in the network: its disk or its
+memory may hang. The other hosts are watched by the head's ssh."""
 LATE_S = 40.0
 """Past the time of a run, until it is given up though mpirun does not end."""
 FRAMES, OUTPUT, REPORT = "frames.npz", "output.npz", "report.json"
@@ -139,9 +143,7 @@ class Session:
                 raise DeployError(
                     {self._head.name: [f"finds no way to {post.name}: correct its address, or the network"]}
                 )
-            post.begin("trust", key=key, time_s=time_s, **{"from": come})
-        for post in self._others:
-            post.answer()
+            post.tell("trust", key=key, time_s=time_s, **{"from": come})  # one by one: some may have one home
 
     def _bring_frames(self, options: Options) -> None:
         """Frames of the user go to the hosts that hold an input, as one kind of file."""
@@ -149,15 +151,38 @@ class Session:
             return
         with TemporaryDirectory(prefix="cleave-") as folder:
             file = Path(folder) / FRAMES
-            frames_file(self._plan, options, str(file))
-            for host in {rank.host for rank in self._plan.ranks if rank.inputs}:
+            try:
+                frames_file(self._plan, options, str(file))
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                what = "has no room for all frames as arrays: take fewer at a time (--frames)"
+                raise CleaveError(f"{folder}: {what}, or name a folder on a larger disk with TMPDIR") from error
+            hosts = sorted({rank.host for rank in self._plan.ranks if rank.inputs})
+            self._check_room(hosts, file.stat().st_size)
+            for host in hosts:
                 self._posts[host].put(FRAMES, file)
+
+    def _check_room(self, hosts: Sequence[str], size_bytes: int) -> None:
+        """``DeployError`` where a host has none for frames, before any are sent."""
+        full = [host for host in hosts if check.tight(self._facts[host], size_bytes)]
+        if full:
+            free = {host: check.mb(self._facts[host]["free disk"]) for host in full}
+            what = f"needs {check.mb(size_bytes + check.SPARE_BYTES)} for the frames"
+            do = "take fewer at a time (--frames), make room, or choose another place with --work"
+            raise DeployError({host: [f"has {free[host]} of disk free, {what}: {do}"] for host in full})
 
     def _wait(self, command: list[str], timeout_s: float) -> Any:
         """Start mpirun and watch all hosts until it has ended."""
-        deadline = time.monotonic() + timeout_s + LATE_S
+        heard = time.monotonic()
+        deadline = heard + timeout_s + LATE_S
         self._head.begin("go", command=command, timeout_s=timeout_s)
-        while not self._head.talk.ready():
+        while time.monotonic() < heard + DEAF_S:
+            if self._head.talk.ready():
+                said = self._head.answer()
+                if "alive" not in said:
+                    return said
+                heard = time.monotonic()
             time.sleep(0.02)
             lost = [post.name for post in self._others if post.talk.ready()]  # none has anything to say now
             lost += [post.name for post in self._posts.values() if not post.site.connection.alive]
@@ -165,7 +190,7 @@ class Session:
                 raise self._lost(lost)
             if time.monotonic() > deadline:
                 raise CleaveError(f"{self._head.name}: mpirun was not done after {timeout_s:g} s and did not end")
-        return self._head.answer()
+        raise DeployError({self._head.name: [f"gave no sign of life for {DEAF_S:.0f} s during the run: {BUSY}"]})
 
 
 @contextmanager

@@ -130,6 +130,15 @@ def test_a_head_start_holds_every_device_alone(tmp_path: Path) -> None:
     assert {(0,), (1,), (2,)} <= set(alone)
 
 
+def test_the_best_chains_are_in_the_smallest_first_population(tmp_path: Path) -> None:
+    """There are more devices than mappings in it."""
+    encoding, costs = prepared(tmp_path, platform(6))
+    few = Settings(population=4, generations=1, objectives=("latency_s", "period_s"), evaluator="analytical")
+    best = evaluate(encoding, costs, seeds(encoding, costs)[:4])[0]
+    front = search(encoding, costs, few)
+    assert (front.best[0, few.columns] <= best[:, few.columns].min(axis=0)).all()
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_the_best_so_far_never_gets_worse_and_the_volume_never_falls(tmp_path: Path, seed: int) -> None:
     evaluator = "analytical" if seed < 2 else "simulator"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,12 +75,12 @@ class Line:
         """What a device takes that has all layers, at least."""
         return Limits(float(self._joules.max()), float(self._held(1).max()))
 
-    @property
+    @cached_property
     def _under_way(self) -> Floats:
         """(C, m+1, m+1) seconds of messages, at least."""
         return np.array([self.s.into @ self.w.into[d] + self.s.out @ self.w.out[d] for d in self._first])
 
-    @property
+    @cached_property
     def _joules(self) -> Floats:
         """(C, m+1, m+1) of computing and of messages, at least."""
         return self.s.joules + self._under_way * self.costs.communication_w[self._first][:, None, None]

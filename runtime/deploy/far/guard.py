@@ -209,6 +209,8 @@ class Run:
             code = self._process.poll()
             if word is not None and word["do"] == "end":
                 raise GoneError
+            if word is not None and code is None:
+                answer({"alive": True})  # as the workstation is, which has said so
         took = time.monotonic() - begin
         if code is None:
             self._process.send_signal(signal.SIGUSR1)  # mpirun passes it on, and ranks say what they are doing

@@ -152,7 +152,10 @@ def edit_keys(added: Optional[str], run: str) -> None:
         return
     try:
         with locked(folder(place)):  # another run may begin or end at this moment
-            _edit(file, added, run)
+            try:
+                _edit(file, added, run)
+            except FileNotFoundError:  # another host of this home ends the run, too, and has taken the draft away
+                _edit(file, added, run)
     except OSError as error:
         if error.errno not in DENIED:
             raise
@@ -176,16 +179,32 @@ def _edit(path: str, added: Optional[str], run: str) -> None:
             before, mode = file.read(), os.stat(path).st_mode & 0o7777
     except FileNotFoundError:
         before, mode = "", 0o600
-    draft, lines = f"{path}.cleave-{run}", before.split("\n")  # sshd knows no other end of a line
+    lines = before.split("\n")  # sshd knows no other end of a line
     if lines[-1] == "":
         lines.pop()
     kept = [text for text in lines if not text.endswith(" " + name_of(run))]
+    drafts = f"{path}.cleave-{run}"
     if kept == lines and not added:
-        with contextlib.suppress(OSError):
-            os.remove(draft)  # of a guard that was killed here
+        for draft in glob.glob(glob.escape(drafts) + "*"):  # of a guard that was killed here
+            with contextlib.suppress(OSError):
+                os.remove(draft)
         return
     text = "".join(line + "\n" for line in [*kept, *([added] if added else [])])
-    with open(draft, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-        file.write(text)
-    os.chmod(draft, mode)
-    os.replace(draft, path)
+    _replace(path, drafts, mode, text.encode(errors="surrogateescape"))
+
+
+def _replace(path: str, draft: str, mode: int, text: bytes) -> None:
+    """Have a file say something else, by a draft that is this process' own: another host may have the same home, where
+    locks are each host's."""
+    handle, own = tempfile.mkstemp(dir=os.path.dirname(path), prefix=os.path.basename(draft) + "-")
+    try:
+        with open(handle, "wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(handle)
+        os.chmod(own, mode)
+        os.replace(own, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.remove(own)
+        raise

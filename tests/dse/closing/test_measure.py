@@ -16,6 +16,7 @@ import pytest
 
 from dse.evaluation import OBJECTIVES
 from dse.results import devices_of
+from dse.units import many
 from model.cluster import coefficients
 from runtime.errors import CleaveError
 from tests.command import PROGRAM, done, dse, files
@@ -136,6 +137,9 @@ def test_a_run_goes_on_from_what_another_has_measured(here: Path) -> None:
     words = (*RUN, "--chromosome", "naive")
     done(*words, "--measure", 3)
     before = kept()
+    other = branches()
+    other.graph.name = "other"
+    save(here, other, "other.onnx")
     more = (*words, "--measure", 2, "--measured", "runs/tiny-p/measured.jsonl", "--out", "runs/more")
     said = done(*more)
     assert "measured 2 of 2 mappings that were tried, 3 were known before; " in said
@@ -145,13 +149,31 @@ def test_a_run_goes_on_from_what_another_has_measured(here: Path) -> None:
     assert json.loads(Path("runs/more/summary.json").read_text())["measured"]["mappings"] == 5
     there = files(here)
     for change, sentence in (
-        (("--chromosome", "vertical"), "runs/tiny-p/measured.jsonl:1: is of another network, platform or chromosome"),
+        (("--chromosome", "vertical"), "runs/tiny-p/measured.jsonl:1: is of another network, platform, chromosome or"),
+        (("--reader", "a_cpu0"), "runs/tiny-p/measured.jsonl:1: is of another network, platform, chromosome or target"),
+        (("--target", "cpp"), "runs/tiny-p/measured.jsonl:1: is of another network, platform, chromosome or target"),
+        (("--cnn", "other.onnx"), "runs/tiny-p/measured.jsonl:1: is of another network, platform, chromosome or"),
         (("--measured", "p.txt"), "p.txt:1: is not as this version writes it ("),
         (("--measured", "none"), "none: there is no such file of measurements"),
     ):
         said = dse(*more, "--force", *change)
         assert (said.code, len(said.sentences), files(here)) == (2, 1, there)
         assert said.sentences[0].startswith(sentence)
+
+
+@pytest.mark.mpi
+def test_mappings_that_have_become_too_large_for_their_devices_are_left_out(here: Path) -> None:
+    words = (*RUN, "--chromosome", "naive")
+    done(*words, "--measure", 4)
+    used = [devices_of(line["mapping"]) for line in kept()]
+    gone = sum(1 in devices for devices in used)
+    assert gone
+    (here / "p.txt").write_text(f"{HERE.strip()}, memory=1MB\n")
+    said = done(*words, "--measure", 1, "--measured", "runs/tiny-p/measured.jsonl", "--out", "runs/more")
+    left_out = f"{many(gone, 'mapping')} of those measured earlier left out: more memory is needed than devices have"
+    assert left_out in said
+    points = json.loads(Path("runs/more/front.json").read_text())["points"]
+    assert {device for point in points for device in devices_of(point["mapping"])} == {0}
 
 
 @pytest.mark.mpi

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dse.place.clock import SLICE, slices
 from dse.place.fastest import chain, greedy, max_load, series
 from dse.place.floor import floor, longest
 from dse.place.latency import devices, latency, slots, wrong
 from dse.place.placed import Method, Options, Placed
+from dse.place.series import OutOfReachError, Piece
 from dse.place.workload import Workload
 from runtime.errors import CleaveError
 from tests.dse.place import small
@@ -192,3 +194,18 @@ def test_a_time_limit_is_kept_where_there_are_too_many_ideals() -> None:
     found = placed(series, on, limit_s=5.0)
     assert found is not None
     assert time.monotonic() - begin < 60
+
+
+def test_a_search_looks_at_the_clock_between_slices() -> None:
+    assert list(slices(2 * SLICE + 1, np.inf)) == [0, SLICE, 2 * SLICE]
+    assert list(slices(2 * SLICE, np.inf)) == [0, SLICE]
+    assert list(slices(2 * SLICE, 0.0)) == [0]
+    assert list(slices(0, np.inf)) == []
+
+
+@pytest.mark.parametrize("due", [np.inf, 0.0])
+def test_ideals_that_are_too_many_are_not_made_first(due: float) -> None:
+    """Of 600 nodes in no order there are 36 million with three."""
+    node = np.arange(600 if due else 30, dtype=np.int32)
+    with pytest.raises(OutOfReachError):
+        _ = Piece(None, node, np.zeros((0, 2), np.int32), False, due).ideals  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ import pytest
 
 from model.cluster import coefficients
 from model.cluster.coefficients import UnitCost
+from model.cluster.platform import Platform
 from model.cost.confidence import FEW, Expected, expected_error, of_mapping, untold
 from model.cost.priced import priced
 from model.mappings.mapping import Mapping, Shard, extent
@@ -89,6 +90,24 @@ def test_what_a_host_draws_all_the_time_is_as_far_off_as_the_latency(tmp_path: P
     error = of_mapping(graph, cluster, mapping)
     assert error
     assert error.energy == pytest.approx((MEASURED + COMPUTING) / 2)
+
+
+def test_a_machine_draws_no_more_all_the_time_than_its_devices_that_take_part_were_seen_with(
+    tmp_path: Path, graph: Graph
+) -> None:
+    """Another of its devices was seen with a hundred times as much."""
+    plain = calibrated(tmp_path, graph, platform(2), 6)
+    path, mapping = Path(plain.devices[0].coefficients), Mapping.whole(graph, [0] * 6)
+    found = coefficients.load(str(path))
+    for name, idle_w in (("one", 1.0), ("other", 100.0)):
+        units = {unit: _metered(cost, idle_w) for unit, cost in found.units.items()}
+        (tmp_path / f"{name}.json").write_text(replace(found, name=name, units=units).to_json())
+    lines = [
+        f"{name}, address=localhost, slots={k}, coefficients={name}.json" for k, name in enumerate(("one", "other"))
+    ]
+    both = Platform.parse("\n".join(lines), str(tmp_path / "both.txt"))
+    alone = Platform.parse(lines[0], str(tmp_path / "alone.txt"))
+    assert of_mapping(graph, both, mapping) == of_mapping(graph, alone, mapping)
 
 
 def _metered(unit: UnitCost, idle_w: float) -> UnitCost:

@@ -114,19 +114,21 @@ def test_a_host_whose_meter_told_draws_its_idle_watts_all_the_time_and_declared_
 
 
 @pytest.mark.parametrize("cost", [priced, lambda *of: simulated(*of).price])
+@pytest.mark.parametrize("idle_w", [2.0, 0.0])
 def test_devices_of_one_machine_with_a_meter_each_answer_for_all_that_it_draws(
-    graph: Graph, easy: str, tmp_path: Path, cost: Callable[..., Priced]
+    graph: Graph, easy: str, tmp_path: Path, idle_w: float, cost: Callable[..., Priced]
 ) -> None:
-    """What waits cost a processor, too, at what computing draws."""
+    """What waits cost a processor, too, at what computing draws; messages do not leave the machine."""
     body = json.loads(Path(easy).read_text())
-    body["units"]["cpu"] |= {"idle_w": 2.0, "busy_part": 1.0, "wake_busy_s": 1e-4, "cold_part": 0.01}
+    body["units"]["cpu"] |= {"idle_w": idle_w, "busy_part": 1.0, "wake_busy_s": 1e-4, "cold_part": 0.01}
+    body["units"]["cpu"] |= {"send_j_per_byte": 1.0, "receive_j_per_byte": 1.0}
     (tmp_path / "metered.json").write_text(json.dumps(body))
     platform = cluster(str(tmp_path / "metered.json"), more=", address=localhost")
     found = cost(graph, platform, Mapping.whole(graph, [0, 2, 2]))
     busy_s = float(found.account[:, BUSY].sum())
     assert busy_s > 3 * LAYER + 1e-4
-    extra_w = float(np.mean([each["power_w"] for each in body["units"]["cpu"]["layers"].values()])) - 2.0
-    wanted = 3 * LAYER * 1.0 + (busy_s - 3 * LAYER) * extra_w + found.latency_s * 2.0
+    extra_w = float(np.mean([each["power_w"] for each in body["units"]["cpu"]["layers"].values()])) - idle_w
+    wanted = 3 * LAYER * (3.0 - idle_w) + (busy_s - 3 * LAYER) * extra_w + found.latency_s * idle_w
     assert found.account[[0, 2], ENERGY] == pytest.approx([wanted, wanted])
     assert found.account[1, ENERGY] == 0
     assert found.energy_j == pytest.approx(wanted)

@@ -39,7 +39,7 @@ from model.simulator.script import Script
 from model.simulator.simulated import simulated
 from runtime.trace import Memory
 from tests.model.fit.test_links import TYPES, Truth
-from tests.tiny_cnn import graph_of, random_mapping, six_layers
+from tests.tiny_cnn import graph_of, network, node, random_mapping, six_layers
 
 NAMES = [*TYPES][:2]
 KNOWN = Waiting(late_s=40e-6, late_s_per_byte=20e-12, wake_s=15e-6, wake_s_per_byte=50e-12, attend_s_per_byte=2e-9)
@@ -360,6 +360,18 @@ def test_a_stream_takes_longer_where_its_inputs_are_filled(tmp_path: Path, reade
     ):
         assert filling.latency_s == plain.latency_s
         assert filling.period_s - plain.period_s == pytest.approx(times * fill, rel=1e-6, abs=1e-12)
+
+
+def test_each_device_fills_the_inputs_that_it_has(tmp_path: Path) -> None:
+    """A small one comes first, and the others are elsewhere."""
+    nodes = [node("Relu", ["x"], ["a"]), node("Relu", ["z"], ["b"]), node("Add", ["a", "b"], ["y"])]
+    graph = graph_of(tmp_path, network(nodes, {"x": (1, 1), "z": (1, 1000)}, ["y"]))
+    (tmp_path / "filling").mkdir()
+    plain, filling = (
+        simulated(graph, cluster(unit, folder), Mapping.whole(graph, [0, 1, 1]), 20, 4).price
+        for unit, folder in ((UNIT, tmp_path), (replace(UNIT, fill_s_per_byte=1e-6), tmp_path / "filling"))
+    )
+    assert filling.period_s - plain.period_s == pytest.approx(4e-3, rel=1e-6)
 
 
 def test_a_stream_is_counted_by_the_messages_that_it_has(tmp_path: Path) -> None:

@@ -413,6 +413,12 @@ def test_a_dropout_whose_mask_is_used_stays(outputs: dict[str, str], tmp_path: P
     assert_whole_is_right(graph)
 
 
+def test_a_dropout_without_a_mask_vanishes_though_other_inputs_are_left_out(tmp_path: Path) -> None:
+    nodes = [node("Dropout", ["x"], ["d", ""]), node("Clip", ["d", "", "most"], ["y"], "clip")]
+    graph = graph_of(tmp_path, network(nodes, {"x": (1, 6)}, ["y"], {"most": np.array(1, np.float32)}))
+    assert [layer.name for layer in graph.layers] == ["clip"]
+
+
 def test_a_dropout_whose_mask_is_declared_but_unused_vanishes(tmp_path: Path) -> None:
     nodes = [node("Dropout", ["x"], ["d", "mask"]), node("Relu", ["d"], ["y"], "relu")]
     assert [i.name for i in graph_of(tmp_path, network(nodes, {"x": (1, 4)}, ["y"])).layers] == ["relu"]
@@ -522,6 +528,11 @@ def test_an_output_may_be_an_intermediate_too(tmp_path: Path) -> None:
     graph = graph_of(tmp_path, network(nodes, {"x": (1, 6, 2, 2)}, ["y", "r"]))
     assert graph.outputs == ("y", "r")
     assert_whole_is_right(graph)
+
+
+def test_an_output_that_is_an_unread_input_is_refused(tmp_path: Path) -> None:
+    model = network([node("Relu", ["x"], ["y"])], {"x": (1, 4), "m": (1, 4)}, ["y", "m"])
+    assert refused_model(tmp_path, model) == ["output 'm' is an input that no operator reads; take it out"]
 
 
 def test_an_output_without_any_input_is_refused(tmp_path: Path) -> None:
@@ -637,6 +648,7 @@ def test_a_size_that_onnx_and_onnx_runtime_reckon_differently_is_refused(opset: 
                 [node("Upsample", ["x"], ["y"], "up", scales=scales)], {"x": (1, 1, 3, 4)}, ["y"], opset=opset
             )
         op, names = ("Upsample" if opset == 9 else "Resize"), ["x", "k"] if opset < 11 else ["x", "", "k"]
+        names += [""] if opset == 18 else []  # sizes that are left out
         k = np.array(scales, np.float32)
         return network([node(op, names, ["y"], "up")], {"x": (1, 1, 3, 4)}, ["y"], {"k": k}, opset)
 

@@ -330,6 +330,21 @@ GONE = {
 }
 
 
+def test_a_quantisation_without_a_name_does_not_take_that_of_a_layer(tmp_path: Path) -> None:
+    """Its tensor is called as the layer is whose output it stands for."""
+    nodes = [
+        node("Conv", ["x", "w"], ["t"], "c"),
+        node("QuantizeLinear", ["t", "s", "z"], ["q"]),
+        node("DequantizeLinear", ["q", "s", "z"], ["c"]),
+        node("Relu", ["c"], ["y"], "r"),
+    ]
+    for each in nodes[1:3]:
+        each.ClearField("name")
+    weights = {"w": weight(8, 6, 3, 3), "s": BASE["s"], "z": BASE["z"]}
+    graph = graph_of(tmp_path, network(nodes, {"x": IMAGE}, ["y"], weights))
+    assert_equal(graph, Mapping.whole(graph, [0] * len(graph.layers)))
+
+
 @pytest.mark.parametrize("unnamed", [False, True])
 @pytest.mark.parametrize("what", GONE)
 def test_quantisations_that_onnxruntime_brings_together_are_merged_before_they_are_cut(

@@ -74,7 +74,6 @@ def test_another_python_is_worth_a_word(parcels: tuple[Parcel, ...]) -> None:
             {"cores": 0},
             "has no core 0 (it has 0, counted from 0): correct slots= in the platform file, and generate",
         ),
-        ({"clock": -4000.0}, "its clock is 4000 s behind: set it (timedatectl set-ntp true)"),
         ({"mpirun": None, "open mpi": None}, "has no mpirun: run dse prepare, or install Open MPI 4.1"),
         ({"open mpi": "HYDRA build details"}, "is not Open MPI 4.1 or later, it says: HYDRA build details"),
         ({"open mpi": "4.1.8"}, "has Open MPI 4.1.8, but a, c have 5.0.11: they must agree; run dse prepare on all"),
@@ -120,6 +119,16 @@ def test_a_gpu_wants_an_open_mpi_that_binds_no_rank_without_cores(parcels: tuple
     )
     assert [verdict.word for verdict in found] == ["ok", "FAILS", "ok"]
     assert "is Open MPI 4.1.8, which binds every rank to cores, and one on a GPU has none: run" in found[1].failures[0]
+
+
+def test_a_clock_that_is_far_off_keeps_packages_from_being_fetched_but_not_from_being_used(
+    parcels: tuple[Parcel, ...],
+) -> None:
+    said = ("its clock is 4000 s behind: set it (timedatectl set-ntp true)",)
+    found = judged(parcels, {"clock": -4000.0})
+    assert (found.word, found.warnings) == ("ok, but", said)
+    found = judged(parcels, {"clock": -4000.0}, prepare=True)
+    assert (found.word, found.failures) == ("FAILS", said)
 
 
 def test_a_clock_that_is_a_little_off_is_worth_a_word(parcels: tuple[Parcel, ...]) -> None:

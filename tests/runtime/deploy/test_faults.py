@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,6 +52,14 @@ def test_a_guard_that_is_killed_ends_the_run_and_another_one_clears_away(box: Bo
     ended = box.running(*LONG).struck(lambda: box.kill(box.guards("pi1")))
     assert ended.code == 2
     assert ended.text.startswith("error: pi1: its guard was ended during the run (rank 1 ran there)")
+
+
+@pytest.mark.slow
+def test_a_head_host_that_hangs_though_its_kernel_answers_is_given_up(box: Box) -> None:
+    ended = box.running(*LONG).struck(lambda: box.kill(box.guards("pi0"), signal.SIGSTOP))
+    box.kill(box.guards("pi0"), signal.SIGCONT)
+    assert ended.code == 2
+    assert ended.text.startswith("error: pi0: gave no sign of life for 60 s during the run: has it much else to do, ")
 
 
 def test_a_disk_that_fills_up_during_a_run(box: Box) -> None:

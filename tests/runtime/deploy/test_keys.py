@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -139,12 +141,55 @@ def test_keys_of_the_configuration_that_cannot_be_read_are_skipped(
 
 def test_an_encrypted_key_without_its_password(sshds: list[Server], tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", tmp_path / "k"], check=True)
-    with pytest.raises(HostError, match=r"is encrypted: use --ask-password$"):
+    with pytest.raises(HostError, match=r"is encrypted: add it to the agent \(ssh-add\), .*, or use --ask-password$"):
         sshds[0].connect(key=str(tmp_path / "k"))
 
 
+@pytest.fixture
+def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The socket of an agent that knows no key."""
+    place = tmp_path / "agent"
+    with subprocess.Popen(["ssh-agent", "-D", "-a", place], stdout=subprocess.DEVNULL) as process:
+        while not place.exists():
+            time.sleep(0.01)
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(place))
+        yield place
+        process.terminate()
+
+
+@pytest.mark.parametrize("way", ["--key", "IdentitiesOnly", "only its public half is there"])
+def test_an_encrypted_key_of_a_file_is_that_of_the_agent(
+    way: str, agent: Path, sshds: list[Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though only keys of files are to be used: no other one of the agent is."""
+    server, key = sshds[0], tmp_path / "k"
+    shutil.copy(server.folder / "id", key)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
+    subprocess.run(["ssh-add", "-q", tmp_path / "other", key], check=True)
+    (tmp_path / "k.pub").write_text(subprocess.check_output(["ssh-keygen", "-y", "-f", key], text=True))
+    subprocess.run(["ssh-keygen", "-q", "-p", "-N", "secret", "-f", key], check=True)
+    if way == "--key":
+        assert server.connect(key=str(key)).alive
+        return
+    if way != "IdentitiesOnly":
+        key.unlink()
+    words = ["HostName 127.0.0.1", f"Port {server.port}", f"User {server.target().user}", "IdentitiesOnly yes"]
+    configure(tmp_path, monkeypatch, *words, f"IdentityFile {key}")
+    assert connect(Target("a", "board"), server.trust).alive
+
+
+def test_keys_of_usual_names_are_taken_where_only_those_of_files_are_to_be(
+    sshds: list[Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = sshds[0]
+    words = ["HostName 127.0.0.1", f"Port {server.port}", f"User {server.target().user}", "IdentitiesOnly yes"]
+    configure(tmp_path, monkeypatch, *words)
+    shutil.copy(server.folder / "id", tmp_path / ".ssh" / "id_ed25519")
+    assert connect(Target("a", "board"), server.trust).alive
+
+
 @pytest.mark.parametrize(("only", "how"), [("no", r"add it to the agent \(ssh-add\), or use --ask-password"),
-                                           ("yes", "use --ask-password")])  # fmt: skip
+                                           ("yes", r"add it .*, with its .pub beside it, or use .*")])  # fmt: skip
 def test_an_encrypted_key_of_the_configuration_is_added_to_the_agent_where_that_is_asked(
     only: str, how: str, sshds: list[Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

