@@ -14,7 +14,7 @@ from model.cluster import coefficients
 from model.cluster.platform import Device, Platform
 from model.cost import edge_costs, layer_costs
 from model.cost.edges import Edge, edges_of
-from model.cost.links import away, eager, links, own_rate
+from model.cost.links import away, away_to, eager, links, own_rate
 from model.mappings.arrays import Floats, GraphArrays, Ints, edges
 from model.network import boxes, relayout
 from model.network.graph import Graph
@@ -201,7 +201,7 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         memory_of=np.array([*platform.memories.values()], dtype=np.int32),
         machine_of=np.array(machines, dtype=np.int32),
         attend=(attend := away(hosts, [u.attend_s_per_byte for u in units])),
-        take=(take := away(hosts, [u.take_s_per_byte for u in units]).T),
+        take=(take := away_to(hosts, [u.take_s_per_byte for u in units])),
         stages=4 if attend.any() or take.any() else 3,
         eager=eager(platform),
         memory=np.array([_memory(u) for u in units]),
@@ -209,7 +209,7 @@ def costs(graph: Graph, g: GraphArrays, platform: Platform) -> CostArrays:
         awake_w=np.array([_awake_w(d, u) for d, u in zip(platform.devices, units, strict=True)]),
         idle_w=np.array([NO_METER if u.idle_w is None else u.idle_w for u in units]),
         send_j=away(machines, [u.send_j_per_byte for u in units]),
-        receive_j=away(machines, [u.receive_j_per_byte for u in units]).T,
+        receive_j=away_to(machines, [u.receive_j_per_byte for u in units]),
         pool=np.array([d.pool for d in platform.devices], dtype=np.int32),
         capacity=np.array([p.capacity_bytes or np.inf for p in platform.pools], dtype=np.float64),
     )

@@ -63,3 +63,8 @@ def away(places: Sequence[int], own: Sequence[float]) -> Floats:
     """``(D, D)`` seconds, or joules, a byte of the first device. Nothing within a place, a host or a machine."""
     at = np.array(places)
     return np.where(at[:, None] == at, 0.0, np.array(own)[:, None])
+
+
+def away_to(places: Sequence[int], own: Sequence[float]) -> Floats:
+    """``(D, D)`` of the second device. In one layout with others: kernels would be compiled for each."""
+    return np.ascontiguousarray(away(places, own).T)

@@ -121,7 +121,7 @@ def simulate(g: GraphArrays, s: Shards, m: Messages, c: CostArrays, out: Ledger,
     one = np.int64(1)  # not the constant, which would compile the core once more
     ended = events.simulate(w.tasks, n, one, PLAIN, w.state)
     stop = w.state.stop[w.state.order[ended - 1]]
-    latency = max(stop, longest_claim(s, m, c, out, s.ptr[len(g.size)], w.free))
+    latency = max(stop, longest_claim(s, m, c, out, np.int64(s.ptr[len(g.size)]), w.free))
     for row in range(n if latency > stop else 0):
         w.state.start[ix(row)] += latency - stop
         w.state.stop[ix(row)] += latency - stop
