@@ -116,8 +116,8 @@ def test_every_population_is_new_and_the_first_begins_with_the_head_start(
     encoding, costs = prepared(tmp_path, platform(4), kind)
     search(encoding, costs, replace(QUICK, evaluator="analytical"))
     first = populations[0]
-    start = head_start(encoding, costs)
-    distinct = list(dict.fromkeys(map(tuple, start.tolist())))
+    start = np.vstack([seeds(encoding, costs, QUICK.objectives), head_start(encoding, costs)])
+    distinct = list(dict.fromkeys(map(tuple, start.tolist())))[: len(first)]
     assert [tuple(row) for row in first[: len(distinct)].tolist()] == distinct
     for population in populations:
         assert_in_range(population, encoding.upper.tolist())

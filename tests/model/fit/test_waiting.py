@@ -368,8 +368,11 @@ def test_each_device_fills_the_inputs_that_it_has(tmp_path: Path) -> None:
     graph = graph_of(tmp_path, network(nodes, {"x": (1, 1), "z": (1, 1000)}, ["y"]))
     (tmp_path / "filling").mkdir()
     plain, filling = (
-        simulated(graph, cluster(unit, folder), Mapping.whole(graph, [0, 1, 1]), 20, 4).price
-        for unit, folder in ((UNIT, tmp_path), (replace(UNIT, fill_s_per_byte=1e-6), tmp_path / "filling"))
+        simulated(graph, cluster(replace(UNIT, **more), folder), Mapping.whole(graph, [0, 1, 1]), 20, 4).price
+        for more, folder in (
+            ({"frequency_hz": 1e6}, tmp_path),
+            ({"frequency_hz": 1e6, "fill_s_per_byte": 1e-6}, tmp_path / "filling"),
+        )
     )
     assert filling.period_s - plain.period_s == pytest.approx(4e-3, rel=1e-6)
 
