@@ -16,7 +16,8 @@ from runtime.options import Options
 from runtime.plan import Buffer, Plan
 
 MOST_BYTES = 2**31 - 2**20
-"""Of all answers together: what a message of MPI can be, with room for what says which is which."""
+"""Of all answers together: ranks have them in memory until the end, and those in C++ hand them in as one message of
+MPI, with room for what says which is which."""
 
 LONGEST_S = 86_400.0
 """Most seconds of a run on hosts: the key by which they let it in has to end some day."""

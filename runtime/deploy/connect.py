@@ -27,6 +27,10 @@ CONNECT_S, LOGIN_S, ANSWER_S = 10.0, 20.0, 120.0
 """Most seconds for reaching a host, for logging in, and for the next word of a script that runs there."""
 ENDING_S = 5.0
 """Most seconds that a script which says nothing more may take to end."""
+CHUNK = 1 << 18
+"""Bytes that are taken at a time."""
+USUAL_KEYS = ("id_rsa", "id_ecdsa", "id_ed25519")
+"""Where a user has keys whose configuration names none, in ``~/.ssh``."""
 ALIVE_S, LOST_S = 5, 20
 """Seconds between signs of life, and until a host that answers none is given up."""
 LOOK = "is it on, is it in the network?"
@@ -92,7 +96,7 @@ class Talk:
 
     def __init__(self, channel: Any, python: str) -> None:
         self._channel, self._python = channel, python
-        self._out = channel.makefile("rb")
+        self._kept = b""  # what has come and was not asked for yet
 
     def __enter__(self) -> Talk:
         return self
@@ -106,7 +110,8 @@ class Talk:
 
     def ready(self) -> bool:
         """Whether there is something to hear, if only that the script has ended."""
-        return bool(self._channel.recv_ready() or self._channel.closed or self._channel.exit_status_ready())
+        channel = self._channel
+        return bool(b"\n" in self._kept or channel.recv_ready() or channel.closed or channel.exit_status_ready())
 
     def say(self, body: Any) -> None:
         """Send a line."""
@@ -136,24 +141,34 @@ class Talk:
 
     def read(self, size: int) -> bytes:
         """So many bytes that follow an answer."""
-        try:
-            data: bytes = self._out.read(size)
-        except (OSError, EOFError) as error:
-            raise lost(error) from error
-        if len(data) < size:
-            raise HostError(f"the connection to it was lost: {LOOK}")
+        while len(self._kept) < size:
+            try:
+                more = self._more()
+            except (OSError, EOFError) as error:
+                raise lost(error) from error
+            if not more:
+                raise HostError(f"the connection to it was lost: {LOOK}")
+        data, self._kept = self._kept[:size], self._kept[size:]
         return data
 
     def _line(self) -> bytes:
-        try:
-            line: bytes = self._out.readline()
-        except TimeoutError:
-            raise HostError(f"it gave no answer for {self._channel.gettimeout():.0f} s: {BUSY}") from None
-        except (OSError, EOFError) as error:
-            raise lost(error) from error
-        if not line.endswith(b"\n"):
-            raise HostError(self._ending())
+        while b"\n" not in self._kept:
+            try:
+                more = self._more()
+            except TimeoutError:
+                raise HostError(f"it gave no answer for {self._channel.gettimeout():.0f} s: {BUSY}") from None
+            except (OSError, EOFError) as error:
+                raise lost(error) from error
+            if not more:
+                raise HostError(self._ending())
+        line, _, self._kept = self._kept.partition(b"\n")
         return line
+
+    def _more(self) -> bool:
+        """Wait for something; False: nothing comes any more."""
+        data = self._channel.recv(CHUNK)
+        self._kept += data
+        return bool(data)
 
     def _ending(self) -> str:
         """Why a script ended without an answer."""
@@ -285,11 +300,13 @@ def _keys(target: Target, configured: list[str]) -> list[str]:
 
 
 def _of_agent(files: list[str]) -> Any:
-    """The first key of the agent that one of the files is of, by its public half: in the file, or beside it as
-    ``FILE.pub``. As OpenSSH has it where only keys of files are to be used; None: there is none."""
-    public = {line.split()[1] for file in files for line in _public(file)}
+    """The key of the first of the files, or of those that users have, that the agent has: by its public half, which is
+    in the file, or beside it as ``FILE.pub``. For where only keys of files are to be used; None: there is none."""
+    named = files or [str(Path("~/.ssh", name).expanduser()) for name in USUAL_KEYS]
+    public = [line.split()[1] for file in named for line in _public(file)]
     with suppress(paramiko.SSHException, OSError):
-        return next((key for key in paramiko.Agent().get_keys() if key.get_base64() in public), None)
+        held = {key.get_base64(): key for key in paramiko.Agent().get_keys()}
+        return next((held[half] for half in public if half in held), None)
     return None
 
 

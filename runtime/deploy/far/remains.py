@@ -1,6 +1,7 @@
 """What a run leaves on a host, and how it goes: processes, the line in ``authorized_keys``, files, shared memory."""
 
 import contextlib
+import errno
 import fcntl
 import glob
 import os
@@ -154,8 +155,10 @@ def edit_keys(added: Optional[str], run: str) -> None:
         with locked(folder(place)):  # another run may begin or end at this moment
             try:
                 _edit(file, added, run)
-            except FileNotFoundError:  # another host of this home ends the run, too, and has taken the draft away
-                _edit(file, added, run)
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ESTALE):
+                    raise
+                _edit(file, added, run)  # another host of this home ends the run, too, and has taken the draft away
     except OSError as error:
         if error.errno not in DENIED:
             raise
@@ -184,13 +187,13 @@ def _edit(path: str, added: Optional[str], run: str) -> None:
         lines.pop()
     kept = [text for text in lines if not text.endswith(" " + name_of(run))]
     drafts = f"{path}.cleave-{run}"
-    if kept == lines and not added:
+    if kept != lines or added:
+        text = "".join(line + "\n" for line in [*kept, *([added] if added else [])])
+        _replace(path, drafts, mode, text.encode(errors="surrogateescape"))
+    if not added:
         for draft in glob.glob(glob.escape(drafts) + "*"):  # of a guard that was killed here
             with contextlib.suppress(OSError):
                 os.remove(draft)
-        return
-    text = "".join(line + "\n" for line in [*kept, *([added] if added else [])])
-    _replace(path, drafts, mode, text.encode(errors="surrogateescape"))
 
 
 def _replace(path: str, draft: str, mode: int, text: bytes) -> None:

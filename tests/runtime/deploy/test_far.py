@@ -167,6 +167,7 @@ def test_a_key_is_added_and_taken_away_and_all_others_stay(tmp_path: Path, monke
     remains.edit_keys("restrict ssh-ed25519 BBBB cleave-run-1", "1")
     remains.edit_keys("restrict ssh-ed25519 CCCC cleave-run-2", "2")
     assert keys.read_text() == MINE + "restrict ssh-ed25519 BBBB cleave-run-1\nrestrict ssh-ed25519 CCCC cleave-run-2\n"
+    (keys.parent / "authorized_keys.cleave-1-abc").write_text("of a guard that was killed")
     remains.edit_keys(None, "1")
     remains.edit_keys(None, "2")
     assert keys.read_text() == MINE

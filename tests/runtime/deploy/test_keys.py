@@ -20,6 +20,7 @@ from tests.runtime.deploy import sshd
 from tests.runtime.deploy.sshd import Server
 
 NOBODY = Trust((), {})
+ALONE = {"run": "alone", "environment": {}, "python": "", "mpirun": "", "release": "", "gate": "", "launch": ""}
 
 
 def test_a_known_host_is_spoken_with(sshds: list[Server]) -> None:
@@ -31,6 +32,28 @@ def test_a_host_that_does_not_answer_in_time_is_told_with_what_to_do(sshds: list
         talk.hear()
         with pytest.raises(HostError, match=r"^it gave no answer for 1 s: has it much else to do, .*, and try again$"):
             talk.hear(1)  # which it waits to be asked for
+
+
+def test_of_two_answers_that_come_at_once_the_second_is_there_to_be_heard(sshds: list[Server]) -> None:
+    """As when a run ends just after the guard has said that it is alive."""
+    with sshds[0].connect().start("guard", **ALONE) as talk:
+        talk.hear()
+        size = 3 * 2**17
+        talk.say({"do": "put", "name": "bytes", "size": size})
+        talk.send(b"x" * size)
+        assert talk.hear() == {}
+        for _ in range(2):
+            talk.say({"do": "seen"})
+        while b"\n" not in talk._kept.partition(b"\n")[2]:
+            talk._more()
+        assert talk.ready()
+        assert talk.hear() == talk.hear()
+        assert not talk.ready()
+        talk.say({"do": "fetch", "name": "bytes"})
+        assert talk.hear() == {"size": size}
+        assert talk.read(size) == b"x" * size
+        talk.say({"do": "end"})
+        assert talk.hear() == {"ended": True}
 
 
 def test_an_unknown_host_key_is_refused_with_what_to_do(sshds: list[Server]) -> None:
@@ -179,12 +202,17 @@ def test_an_encrypted_key_of_a_file_is_that_of_the_agent(
 
 
 def test_keys_of_usual_names_are_taken_where_only_those_of_files_are_to_be(
-    sshds: list[Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    agent: Path, sshds: list[Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = sshds[0]
+    """An encrypted one by way of the agent."""
+    server, key = sshds[0], tmp_path / ".ssh" / "id_ed25519"
     words = ["HostName 127.0.0.1", f"Port {server.port}", f"User {server.target().user}", "IdentitiesOnly yes"]
     configure(tmp_path, monkeypatch, *words)
-    shutil.copy(server.folder / "id", tmp_path / ".ssh" / "id_ed25519")
+    shutil.copy(server.folder / "id", key)
+    assert connect(Target("a", "board"), server.trust).alive
+    subprocess.run(["ssh-add", "-q", key], check=True)
+    (key.parent / "id_ed25519.pub").write_text(subprocess.check_output(["ssh-keygen", "-y", "-f", key], text=True))
+    subprocess.run(["ssh-keygen", "-q", "-p", "-N", "secret", "-f", key], check=True)
     assert connect(Target("a", "board"), server.trust).alive
 
 
