@@ -32,11 +32,11 @@ Outputs = Dict[str, List[np.ndarray]]
 @dataclass(frozen=True)
 class Account:
     """What one rank hands in. frames: by its own clock; kept: of each output of the CNN that it has, if they are
-    wanted: how many frames, and the buffer's shape and type"""
+    wanted: the shape of all its frames, and their type"""
 
     usage: Usage
     frames: list[list[Record]]
-    kept: dict[str, tuple[int, tuple[int, ...], str]]
+    kept: dict[str, tuple[tuple[int, ...], str]]
 
 
 def hand_in(rank: Rank, options: Options, account: Account, outputs: Outputs, clock: dict[int, Clock]) -> str:
@@ -57,9 +57,9 @@ def hand_in(rank: Rank, options: Options, account: Account, outputs: Outputs, cl
     return merge(accounts, clocks, options.barrier).to_json()
 
 
-def described(outputs: Outputs) -> dict[str, tuple[int, tuple[int, ...], str]]:
+def described(outputs: Outputs) -> dict[str, tuple[tuple[int, ...], str]]:
     """What an account says of them."""
-    return {name: (len(arrays), arrays[0].shape, arrays[0].dtype.str) for name, arrays in outputs.items() if arrays}
+    return {name: ((len(each), *each[0].shape), each[0].dtype.str) for name, each in outputs.items() if each}
 
 
 def _hand_over(rank: Rank, outputs: Outputs) -> None:
@@ -75,16 +75,16 @@ def _hand_over(rank: Rank, outputs: Outputs) -> None:
 def _stacks(rank: Rank, accounts: Sequence[Account], own: Outputs) -> Iterator[tuple[str, Stack]]:
     """All ranks' outputs, by name; those of others come when they are asked for."""
     for source, account in enumerate(accounts):
-        for name, (count, shape, dtype) in account.kept.items():
-            parts = own[name] if source == rank.communicator.rank else _coming(rank, source, count, shape, dtype)
-            yield name, ((count, *shape), np.dtype(dtype), parts)
+        for name, (shape, dtype) in account.kept.items():
+            parts = own[name] if source == rank.communicator.rank else _coming(rank, source, shape, dtype)
+            yield name, (shape, np.dtype(dtype), parts)
 
 
-def _coming(rank: Rank, source: int, count: int, shape: tuple[int, ...], dtype: str) -> Iterator[np.ndarray]:
+def _coming(rank: Rank, source: int, shape: tuple[int, ...], dtype: str) -> Iterator[np.ndarray]:
     """An output of another rank, each frame in the same place."""
-    array = np.empty(shape, dtype)
+    array = np.empty(shape[1:], dtype)
     request = rank.communicator.receiver(array, source, RESULTS)
-    for _ in range(count):
+    for _ in range(shape[0]):
         _done(request)
         yield array
 

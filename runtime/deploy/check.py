@@ -125,15 +125,20 @@ def machine(parcel: Parcel, facts: Mapping[str, Any]) -> list[str]:
 
 def room(parcel: Parcel, facts: Mapping[str, Any], size_bytes: int) -> list[str]:
     """Of what the host has too little for its part. size_bytes: that it gets"""
-    wrong = []
-    if tight(facts, size_bytes):
-        wrong.append(f"has {mb(facts['free disk'])} of disk free at {facts['work']}, needs "
-                     f"{mb(size_bytes + SPARE_BYTES)}: make room, or choose another place with --work")  # fmt: skip
+    wrong = disk(facts, size_bytes)
     free = facts["free memory"]
     if free is not None and free < parcel.memory_bytes:
         wrong.append(f"has {mb(free)} of memory free, its ranks need {mb(parcel.memory_bytes)}: end other programs "
                      "there, or choose another mapping")  # fmt: skip
     return wrong
+
+
+def disk(facts: Mapping[str, Any], size_bytes: int) -> list[str]:
+    """A sentence where the disk of a host has no room for so many bytes."""
+    if not tight(facts, size_bytes):
+        return []
+    return [f"has {mb(facts['free disk'])} of disk free at {facts['work']}, needs {mb(size_bytes + SPARE_BYTES)}: "
+            "make room, or choose another place with --work"]  # fmt: skip
 
 
 def tight(facts: Mapping[str, Any], size_bytes: int) -> bool:

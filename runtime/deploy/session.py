@@ -159,18 +159,12 @@ class Session:
                 what = "has no room for all frames as arrays: take fewer at a time (--frames)"
                 raise CleaveError(f"{folder}: {what}, or name a folder on a larger disk with TMPDIR") from error
             hosts = sorted({rank.host for rank in self._plan.ranks if rank.inputs})
-            self._check_room(hosts, file.stat().st_size)
+            full = {host: check.disk(self._facts[host], file.stat().st_size) for host in hosts}
+            if any(full.values()):
+                fewer = ", or take fewer frames at a time (--frames)"
+                raise DeployError({host: [text + fewer for text in why] for host, why in full.items() if why})
             for host in hosts:
                 self._posts[host].put(FRAMES, file)
-
-    def _check_room(self, hosts: Sequence[str], size_bytes: int) -> None:
-        """``DeployError`` where a host has none for frames, before any are sent."""
-        full = [host for host in hosts if check.tight(self._facts[host], size_bytes)]
-        if full:
-            free = {host: check.mb(self._facts[host]["free disk"]) for host in full}
-            what = f"needs {check.mb(size_bytes + check.SPARE_BYTES)} for the frames"
-            do = "take fewer at a time (--frames), make room, or choose another place with --work"
-            raise DeployError({host: [f"has {free[host]} of disk free, {what}: {do}"] for host in full})
 
     def _wait(self, command: list[str], timeout_s: float) -> Any:
         """Start mpirun and watch all hosts until it has ended."""
