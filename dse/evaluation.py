@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,20 +79,30 @@ def evaluate(
     return scores, excess
 
 
-def scored(
-    chromosome: Chromosome,
-    costs: CostArrays,
-    genes: NDArray[np.integer],
-    evaluator: str,
-    period: bool = True,
-    correct: Correct | None = None,
-) -> tuple[NDArray, NDArray]:
-    """``evaluate``, corrected."""
-    if correct is None:
-        return evaluate(chromosome, costs, genes, evaluator, period)
-    found = traits(chromosome, len(genes))
-    scores, excess = evaluate(chromosome, costs, genes, evaluator, period, found)
-    return correct(evaluator, scores, found), excess
+@dataclass(eq=False)
+class Judge:
+    """Who scores the mappings of a search.
+
+    evaluator, period: as in ``evaluate``; correct: of all scores
+    spent_s: seconds that it took so far
+    """
+
+    chromosome: Chromosome
+    costs: CostArrays
+    evaluator: str
+    period: bool = True
+    correct: Correct | None = None
+    spent_s: float = 0.0
+
+    def __call__(self, genes: NDArray[np.integer]) -> tuple[NDArray, NDArray]:
+        """``evaluate``, corrected."""
+        begin = time.perf_counter()
+        found = traits(self.chromosome, 0 if self.correct is None else len(genes))
+        scores, excess = evaluate(self.chromosome, self.costs, genes, self.evaluator, self.period, found)
+        if self.correct is not None:
+            scores = self.correct(self.evaluator, scores, found)
+        self.spent_s += time.perf_counter() - begin
+        return scores, excess
 
 
 @released()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,11 +13,10 @@ from pymoo.core.population import Population
 from pymoo.core.problem import Problem
 from pymoo.core.termination import NoTermination
 
-from dse.chromosomes import POINTS, Chromosome
-from dse.evaluation import ANALYTICAL, BOTH, Correct, scored
+from dse.chromosomes import POINTS
+from dse.evaluation import Judge
 from dse.operators import ChangeGenes, ExchangeGenes, RandomGenes, SameGenes
 from dse.settings import Settings
-from model.cost.costs import CostArrays
 
 
 class Generation(NamedTuple):
@@ -35,28 +34,19 @@ class Generation(NamedTuple):
 class MappingProblem(Problem):
     """pymoo's view: integer genes in, objectives and the memory constraint out, a population at a time."""
 
-    def __init__(
-        self, chromosome: Chromosome, costs: CostArrays, settings: Settings, correct: Correct | None = None
-    ) -> None:
+    def __init__(self, judge: Judge, columns: Sequence[int]) -> None:
         super().__init__(
-            n_var=chromosome.n_genes,
-            n_obj=len(settings.objectives),
+            n_var=judge.chromosome.n_genes,
+            n_obj=len(columns),
             n_ieq_constr=1,
-            xl=np.zeros(chromosome.n_genes, dtype=np.int64),
-            xu=chromosome.upper,
+            xl=np.zeros(judge.chromosome.n_genes, dtype=np.int64),
+            xu=judge.chromosome.upper,
             vtype=int,
         )
-        self.chromosome, self.costs = chromosome, costs
-        self.columns = settings.columns
-        self.evaluator = ANALYTICAL if settings.evaluator == BOTH else settings.evaluator
-        self.period = "period_s" in settings.objectives
-        self.correct = correct
-        self.scoring_s = 0.0
+        self.judge, self.columns = judge, list(columns)
 
     def _evaluate(self, x: NDArray[np.int64], out: dict, *_: object, **__: object) -> None:
-        begin = time.perf_counter()
-        scores, excess = scored(self.chromosome, self.costs, x, self.evaluator, self.period, self.correct)
-        self.scoring_s += time.perf_counter() - begin
+        scores, excess = self.judge(x)
         out["F"] = scores[:, self.columns]
         out["G"] = np.where(np.isfinite(excess), excess, -1.0)[:, None]
         out["scores"] = scores
@@ -65,17 +55,10 @@ class MappingProblem(Problem):
 class Evolution:
     """A population that goes from one generation to the next."""
 
-    def __init__(
-        self,
-        chromosome: Chromosome,
-        costs: CostArrays,
-        settings: Settings,
-        first: NDArray[np.int64],
-        correct: Correct | None,
-    ) -> None:
+    def __init__(self, judge: Judge, settings: Settings, first: NDArray[np.int64]) -> None:
         """first: ``(k, n_genes)`` that are in the first population, the rest is random."""
-        points = chromosome.coding.kind == POINTS
-        self._problem = MappingProblem(chromosome, costs, settings, correct)
+        points = judge.chromosome.coding.kind == POINTS
+        self._problem = MappingProblem(judge, settings.columns)
         self._algorithm = NSGA2(
             pop_size=settings.population,
             sampling=RandomGenes(first, sparse=points),
@@ -93,11 +76,6 @@ class Evolution:
         Evaluator().eval(self._problem, offspring)
         self._algorithm.tell(infills=offspring)
         return _generation(offspring)
-
-    @property
-    def scoring_s(self) -> float:
-        """Seconds that decoding, lowering and pricing took so far."""
-        return self._problem.scoring_s
 
     @property
     def last(self) -> Generation:

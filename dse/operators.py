@@ -66,13 +66,17 @@ class ChangeGenes(Mutation):
         self.steps = steps
 
     def _do(self, problem: Problem, X: Genes, *, random_state: np.random.Generator, **_: object) -> Genes:
-        change = random_state.random(X.shape) < max(1.0 / problem.n_var, 1e-12)
-        value = random_state.integers(0, problem.xu + 1, size=X.shape)
+        return self.changed(X, problem.xu, random_state)
+
+    def changed(self, genes: Genes, upper: Genes, rng: np.random.Generator) -> Genes:
+        """``(n, n_genes)`` genes, some of them changed, each in ``0..upper``."""
+        change = rng.random(genes.shape) < max(1.0 / len(upper), 1e-12)
+        value = rng.integers(0, upper + 1, size=genes.shape)
         if self.steps:
-            near = np.clip(X + random_state.integers(-3, 4, size=X.shape), 0, problem.xu)
-            kind = random_state.integers(0, 3, size=X.shape)
+            near = np.clip(genes + rng.integers(-3, 4, size=genes.shape), 0, upper)
+            kind = rng.integers(0, 3, size=genes.shape)
             value = np.where(kind == 0, value, np.where(kind == 1, near, 0))
-        return np.where(change, value, X)
+        return np.where(change, value, genes)
 
 
 class SameGenes(DuplicateElimination):

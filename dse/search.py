@@ -1,4 +1,5 @@
-"""The search for the Pareto front: NSGA-II over chromosomes, scored by the analytical model, the simulator, or both.
+"""The search for the Pareto front: NSGA-II over chromosomes, scored by the analytical model, the simulator, or both,
+and a local search from what it finds.
 
 The thesis uses a population of 1000 and 100 generations (section 5). Memory limits of the platform are constraints.
 """
@@ -15,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dse.chromosomes import Chromosome
-from dse.evaluation import ANALYTICAL, OBJECTIVES, SIMULATOR, Correct, evaluate, scored, unfit
+from dse.evaluation import ANALYTICAL, BOTH, OBJECTIVES, SIMULATOR, Correct, Judge, evaluate, unfit
+from dse.local_search import improved
 from dse.place.cnn.seeds import seeds
 from dse.settings import Settings
 from model.cost.confidence import Expected
@@ -35,8 +37,8 @@ class Front:
 
     genes:  (n, n_genes) int; scores: (n, 4) float, see ``OBJECTIVES``; of all mappings ever scored that fit and that
             no other dominates: the population of NSGA-II forgets some when the front outgrows it
-    best:   (generations, 4) lowest of each objective so far as the search scored it, among mappings that fit; inf
-            before there is one
+    best:   (generations, 4) lowest of each objective so far as NSGA-II scored it, among mappings that fit; inf before
+            there is one
     volume: (generations,) hypervolume of the front over the chosen objectives, relative to the worst values among the
             first mappings that fit; never falls. Fewer generations than asked for: no new mapping could be made
     evaluated: mappings scored; search_s, scoring_s: seconds of that, and of decode + lower + price in it; seeds_s: of
@@ -104,7 +106,12 @@ def search(
     exact = seeds(chromosome, costs, settings.objectives) if start and settings.exact_seeds else nothing
     first = [nothing if begin_with is None else begin_with, exact, head_start(chromosome, costs) if start else nothing]
     begin = time.perf_counter()
-    evolution = Evolution(chromosome, costs, settings, np.vstack(first), correct)
+    evaluator, period = (
+        ANALYTICAL if settings.evaluator == BOTH else settings.evaluator,
+        "period_s" in settings.objectives,
+    )
+    judge = Judge(chromosome, costs, evaluator, period, correct)
+    evolution = Evolution(judge, settings, np.vstack(first))
     history = _History(settings.columns, chromosome.n_genes)
     for generation in range(1, settings.generations + 1):
         offspring = evolution.next()
@@ -112,30 +119,27 @@ def search(
             break
         history.note(offspring)
         progress(generation, history.best)
-    front = _front(history, evolution.scoring_s, evolution.last)
-    if settings.evaluator != ANALYTICAL:
-        front = _simulated(front, exact, chromosome, costs, settings.columns, correct)
+    front = _front(history, judge.spent_s, evolution.last)
+    front = _improved(front, exact, judge, settings)
     return replace(front, search_s=time.perf_counter() - begin, seeds_s=begin - seeding)
 
 
-def _simulated(
-    front: Front,
-    exact: NDArray[np.integer],
-    chromosome: Chromosome,
-    costs: CostArrays,
-    columns: list[int],
-    correct: Correct | None,
-) -> Front:
-    """The front as the simulator scores it, periods as well; points that others dominate then are left out.
+def _improved(front: Front, exact: NDArray[np.integer], searched: Judge, settings: Settings) -> Front:
+    """The front as whoever has the last word scores it, and what a local search makes of it.
 
     exact: ``(k, n_genes)`` that fit, some best for the simulator, which the search may have lost by the other judge
     """
-    genes = np.vstack([front.genes, exact]).astype(np.int32)
-    begin = time.perf_counter()
-    scores, _ = scored(chromosome, costs, genes, SIMULATOR, correct=correct)
-    scoring_s = front.scoring_s + time.perf_counter() - begin
-    keep = moocore.is_nondominated(scores[:, columns], keep_weakly=False)
-    return in_order(replace(front, genes=genes, scores=scores, scoring_s=scoring_s).at(keep), columns)
+    judge = replace(searched, evaluator=ANALYTICAL if settings.evaluator == ANALYTICAL else SIMULATOR, spent_s=0.0)
+    complete = len(front.best) == settings.generations  # else every mapping is known
+    rounds = settings.generations if settings.local_search and complete else 0
+    known = np.unique(np.vstack([front.genes, exact]).astype(np.int32), axis=0)
+    genes, scores, count = improved(judge, known, settings, rounds)
+    last = replace(
+        judge, period=True
+    )  # of the front alone, where it is no objective: streams take long; its clock goes on
+    scores, _ = last(genes)
+    found = replace(front, genes=genes, scores=scores, evaluated=front.evaluated + count)
+    return in_order(replace(found, scoring_s=front.scoring_s + last.spent_s), settings.columns)
 
 
 def in_order(front: Front, columns: list[int]) -> Front:

@@ -16,6 +16,7 @@ class Settings:
     evaluator: whose scores, one of ``EVALUATORS``; both: the analytical model's in the search, whose front is then
                scored by the simulator
     exact_seeds: a head start has the chains of layers with the least period and latency, too, and better ones yet
+    local_search: the front is made better by small changes of its mappings, in as many rounds as there were generations
     """
 
     population: int = 1000
@@ -25,6 +26,7 @@ class Settings:
     head_start: bool = True
     evaluator: str = BOTH
     exact_seeds: bool = True
+    local_search: bool = True
 
     @property
     def columns(self) -> list[int]:

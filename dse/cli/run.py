@@ -91,6 +91,9 @@ class Effort:
     exact_seeds: Annotated[
         bool, typer.Option("--exact-seeds/--no-exact-seeds", help="Begin with the best chains of whole layers, too")
     ] = True
+    local_search: Annotated[
+        bool, typer.Option("--local-search/--no-local-search", help="Better the front by small changes of its mappings")
+    ] = True
 
     @property
     def settings(self) -> Settings:
@@ -103,6 +106,7 @@ class Effort:
             _objectives(self.objectives),
             evaluator=evaluator,
             exact_seeds=self.exact_seeds,
+            local_search=self.local_search,
         )
 
 

@@ -33,7 +33,7 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     cluster = Platform.from_file(arguments.platform)
-    settings = Settings(seed=arguments.seed, head_start=False)
+    settings = Settings(seed=arguments.seed, head_start=False, local_search=False)
     for network in ("alexnet", "vgg16", "densenet121"):
         cnn = read_cnn(f"zoo:{network}", [], False)
         curves = {}

@@ -24,7 +24,7 @@ import matplotlib.pyplot as plt
 import numba
 import numpy as np
 
-from dse.evaluation import SIMULATOR
+from dse.evaluation import SIMULATOR, Judge
 from dse.evaluation import evaluate as score
 from dse.inputs import read_cnn
 from dse.nsga2 import MappingProblem
@@ -116,7 +116,9 @@ def chromosomes(repeat: int) -> Line:
     for seed in range(repeat + 1):
         first = RandomGenes(np.empty((0, chromosome.n_genes), dtype=np.int64), sparse=True)
         genes = first.do(
-            MappingProblem(chromosome, costs, Settings()), 1000, random_state=np.random.default_rng(seed)
+            MappingProblem(Judge(chromosome, costs, SIMULATOR), Settings().columns),
+            1000,
+            random_state=np.random.default_rng(seed),
         ).get("X")
         start = process_time()
         score(chromosome, costs, genes, SIMULATOR, period=False)
