@@ -6,6 +6,8 @@ here takes little longer than to score it, so that as many mappings as all gener
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import moocore
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +22,22 @@ BEST, OTHERS = 2, 24
 
 
 def improved(
-    judge: Judge, genes: NDArray[np.int32], settings: Settings, rounds: int
+    judge: Judge,
+    genes: NDArray[np.int32],
+    settings: Settings,
+    rounds: int,
+    progress: Callable[[int, NDArray[np.float64]], None] = lambda *_: None,
 ) -> tuple[NDArray[np.int32], NDArray[np.float64], int]:
     """The front of ``(n, n_genes)`` mappings that fit and of as many children a round as a population has.
+
+    progress: called after each round with its number (from 1) and the best value of each objective
 
     Returns ``(k, n_genes)`` genes, ``(k, 4)`` scores, and how many children were scored.
     """
     rng, change = np.random.default_rng(settings.seed), ChangeGenes(judge.chromosome.coding.kind == POINTS)
     genes, scores = _front(genes, judge(genes)[0], settings.columns)
     scored = 0
-    for _ in range(rounds):
+    for round_ in range(1, rounds + 1):
         parents = np.resize(genes[_parents(scores[:, settings.columns], rng)], (settings.population, genes.shape[1]))
         children = np.unique(change.changed(parents, judge.chromosome.upper, rng).astype(np.int32), axis=0)
         theirs, excess = judge(children)
@@ -37,6 +45,7 @@ def improved(
         genes, scores = np.vstack([genes, children[fits]]), np.vstack([scores, theirs[fits]])
         genes, scores = _front(genes, scores, settings.columns)
         scored += len(children)
+        progress(round_, scores.min(axis=0))
     return genes, scores, scored
 
 

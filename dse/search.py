@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from dse.nsga2 import Generation
 
 Progress = Callable[[int, NDArray[np.float64]], None]
-"""Called after each generation with its number (from 1) and the best value of each objective so far."""
+"""Called after each generation, and each round of the local search, with its number (from 1, and on from the last
+generation) and the best value of each objective so far, as whoever scores them sees it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,11 +121,13 @@ def search(
         history.note(offspring)
         progress(generation, history.best)
     front = _front(history, judge.spent_s, evolution.last)
-    front = _improved(front, exact, judge, settings)
+    front = _improved(front, exact, judge, settings, progress)
     return replace(front, search_s=time.perf_counter() - begin, seeds_s=begin - seeding)
 
 
-def _improved(front: Front, exact: NDArray[np.integer], searched: Judge, settings: Settings) -> Front:
+def _improved(
+    front: Front, exact: NDArray[np.integer], searched: Judge, settings: Settings, progress: Progress
+) -> Front:
     """The front as whoever has the last word scores it, and what a local search makes of it.
 
     exact: ``(k, n_genes)`` that fit, some best for the simulator, which the search may have lost by the other judge
@@ -133,7 +136,9 @@ def _improved(front: Front, exact: NDArray[np.integer], searched: Judge, setting
     complete = len(front.best) == settings.generations  # else every mapping is known
     rounds = settings.generations if settings.local_search and complete else 0
     known = np.unique(np.vstack([front.genes, exact]).astype(np.int32), axis=0)
-    genes, scores, count = improved(judge, known, settings, rounds)
+    genes, scores, count = improved(
+        judge, known, settings, rounds, lambda number, best: progress(settings.generations + number, best)
+    )
     last = replace(
         judge, period=True
     )  # of the front alone, where it is no objective: streams take long; its clock goes on

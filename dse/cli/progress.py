@@ -28,15 +28,18 @@ QUIET_S = 60.0
 def searching(say: Console, settings: Settings) -> Iterator[tuple[search.Progress, Callable[[str], None]]]:
     """A bar while the block lasts.
 
-    Gives what the search calls after each generation, and what prints a line once the search is done.
+    Gives what the search calls after each generation and round, and what prints a line once the search is done.
     """
     bar = _Bar(say, "searching", settings.generations)
-    columns = settings.columns
+    columns, generations = settings.columns, settings.generations
 
-    def step(generation: int, best: Any) -> None:
+    def step(number: int, best: Any) -> None:
         text = "best " + "  ".join(shown(OBJECTIVES[k], best[k]) for k in columns)
         said = text if np.isfinite(best).all() else "nothing fits yet"
-        bar.show("searching", generation, settings.generations, said)
+        if number <= generations:
+            bar.show("searching", number, generations, said)
+        else:
+            bar.show("local search", number - generations, generations, said)
 
     def tell(text: str) -> None:
         bar.stop()

@@ -130,7 +130,7 @@ class UnitCost:
                   than 1 where it may use a part of it only, or shares it; None: unknown, all
     wake_busy_s:  processor time that a segment takes more which waits for messages
     cold_s:       processor time that a segment takes more whose device has not computed until then: the geometric mean
-                  of this and what it takes. Its caches are cold: others had them
+                  of this and what it takes, up to ``rest.WARM_S``. Its caches are cold: others had them
     cold_part:    besides, of what a device has waited, the part by which its processor is longer at what comes next
     kernels: measured layers by signature (``model.network.signature``); they come before what ``layers`` says
     gains:   seconds that an edge inside a segment saves, of measured edges, by ``signature.edge_name``

@@ -15,6 +15,9 @@ from model.cost.ledger import Ledger
 from model.mappings.arrays import Floats, GraphArrays, ix
 from model.mappings.lowering import Shards
 
+WARM_S = 3e-3
+"""Seconds of processor time after which caches are as warm as they get."""
+
 
 @inlined
 def begins_rested(g: GraphArrays, s: Shards, device: int, waits: bool, first: bool) -> bool:
@@ -57,11 +60,11 @@ def busy_after(c: CostArrays, device: int, before: float, seconds: float, rested
 @inlined
 def claimed(c: CostArrays, device: int, seconds: float, rested: bool, cold: bool) -> float:
     """Seconds that a device claims of its processor, for the first seconds of a segment: as if it had not rested, and
-    more where its caches are cold: what a segment reads again grows less than its time."""
+    more where its caches are cold: what a segment reads again grows less than its time, until they are full."""
     tired, part = unrested(c, device, seconds) if rested else seconds, c.busy[ix(device), PART]
     if not cold or part == UNKNOWN:
         return tired
-    return tired + np.sqrt(c.cold[ix(device), MEAN] * tired / part)
+    return tired + np.sqrt(c.cold[ix(device), MEAN] * min(tired * part, WARM_S)) / part
 
 
 @inlined

@@ -21,7 +21,7 @@ import numpy as np
 
 from model.cluster.coefficients import UnitCost
 from model.cost.crowding import crowded_bytes
-from model.cost.rest import unrested_s
+from model.cost.rest import WARM_S, unrested_s
 from model.cost.samples import Run, Sample, means_s, scatter_s
 from model.cost.segment_time import Clock, Network
 from model.fit.links import one_way_s
@@ -299,7 +299,8 @@ def _busier(rows: Sequence[Longer], part: float) -> dict[str, float]:
     of = _columns([row._replace(came_bytes=0.0, leaving_bytes=0.0) for row in rows])
     if _too_few(of):
         return {}
-    cold = np.hstack([np.sqrt(of["alone_s"] * FAR_S), of["idle_s"]]) * of["begins"]
+    chilled = np.minimum(of["alone_s"], WARM_S / part) if part else of["alone_s"]
+    cold = np.hstack([np.sqrt(chilled * FAR_S), of["idle_s"]]) * of["begins"]
     found = _fitted(of, cold)
     often, waited = found.begins
     wake_s = part * found.messages["wake_s"]

@@ -187,11 +187,14 @@ def test_of_equal_points_the_one_that_was_measured_is_the_best(tmp_path: Path) -
     assert (front.best_of("latency_s"), front.best_of("energy_j")) == (1, 1)
 
 
-def test_the_progress_is_told_once_a_generation(tmp_path: Path) -> None:
+def test_the_progress_is_told_once_a_generation_and_once_a_round(tmp_path: Path) -> None:
     told: list[tuple[int, np.ndarray]] = []
     front = search(*prepared(tmp_path, platform(4)), QUICK, lambda n, best: told.append((n, best)))
-    assert [n for n, _ in told] == list(range(1, 16))
-    assert np.array_equal([best for _, best in told], front.best)
+    assert [n for n, _ in told] == list(range(1, 31))
+    best = np.array([best for _, best in told])
+    assert np.array_equal(best[:15], front.best)
+    assert (np.diff(best[15:, QUICK.columns], axis=0) <= 0).all()
+    assert np.array_equal(best[-1, QUICK.columns], front.scores[:, QUICK.columns].min(axis=0))
 
 
 def test_the_period_can_be_an_objective(tmp_path: Path) -> None:

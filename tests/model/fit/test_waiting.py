@@ -18,6 +18,7 @@ from model.cost.case import Case
 from model.cost.held_weights import Weights
 from model.cost.ledger import ACTIVATIONS, BUFFERS, COMPUTE, MEMORY, OPENING, PASSED, WEIGHTS
 from model.cost.priced import priced
+from model.cost.rest import WARM_S
 from model.cost.samples import Arrival, Footing, PartOf, Run, Sample
 from model.cost.segment_time import Clock, Network
 from model.cost.spending import spend
@@ -173,7 +174,7 @@ def test_what_a_processor_is_at_comes_back(graph: Graph, part: float, cold_s: fl
         ends[sample.device] = begin_s + sample.time_s
         busy_s = at_it + wake * (number in waited)
         if number > 1:
-            busy_s += np.sqrt(cold_s * at_it) + cold_part * wait_s
+            busy_s += np.sqrt(cold_s * min(at_it, WARM_S)) + cold_part * wait_s
         samples.append(replace(sample, busy_s=busy_s, begin_s=begin_s))
     last = max(ends.values())
     run = replace(run, samples=tuple(samples), latencies_s=(last,))
@@ -461,7 +462,7 @@ def test_cold_caches_and_messages_take_the_processor_of_a_device_that_would_rest
         platform = cluster(replace(limited, busy_part=0.5, cold_s=cold_s), tmp_path)
         for found in (priced(graph, platform, mapping), simulated(graph, platform, mapping).price):
             claims_s = 2 * found.account[0, COMPUTE]
-            claims_s += np.sqrt(cold_s * 0.5 * claims_s) / 0.5
+            claims_s += np.sqrt(cold_s * min(0.5 * claims_s, WARM_S)) / 0.5
             assert found.latency_s == pytest.approx(claims_s + turn, rel=1e-6)
 
 
