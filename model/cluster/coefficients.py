@@ -35,7 +35,7 @@ PAPER = "#paper"
 SETS = Shipped("coefficients", ".json", "coefficients")
 """Those that come with the distribution."""
 FORMAT = "cleave-coefficients"
-VERSION = 8
+VERSION = 9
 MOST_GAINED = 2.0
 """Times what the shorter of its layers takes that an edge may gain, where it tells what others do."""
 

@@ -23,7 +23,7 @@ def body() -> dict[str, Any]:
     layers = {kind: dict(layer) for kind in layer_kinds.KINDS}
     unit = {"frequency_hz": 1e9, "threads": 4, "communication_w": 1.5, **memory, "layers": layers}
     rest = {"name": "mine", "calibrated": True, "provenance": "made up"}
-    return {"format": "cleave-coefficients", "version": 8, **rest, "units": {"cpu": unit}}
+    return {"format": "cleave-coefficients", "version": coefficients.VERSION, **rest, "units": {"cpu": unit}}
 
 
 def test_a_set_is_read_from_a_file(tmp_path: Path) -> None:
@@ -95,10 +95,10 @@ KERNEL = {"op": "Conv", "whole_s": 1e-3, "splits": {"1": [1e-4, 9e-4]}, "error":
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (put("cleave-plan", "format"), r"^mine.json: is no cleave-coefficients of version 8$"),
+        (put("cleave-plan", "format"), rf"^mine.json: is no cleave-coefficients of version {coefficients.VERSION}$"),
         (
             put(1, "version"),
-            r"^mine.json: is cleave-coefficients of version 1, 8 is needed; run dse calibrate again, "
+            rf"^mine.json: is cleave-coefficients of version 1, {coefficients.VERSION} is needed; run dse calibrate again, "
             r"into the same folder: what was measured is kept there$",
         ),
         (without("units", "cpu", "layers", "fc"), r"^mine.json: units.cpu.layers: no coefficient for fc$"),
@@ -215,7 +215,7 @@ def test_a_shipped_set_is_written_as_it_is_read(name: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{"])
 def test_a_file_of_something_else_is_no_set(text: str) -> None:
-    with pytest.raises(CleaveError, match=r"^mine.json: is no (coefficient file: |cleave-coefficients of version 8$)"):
+    with pytest.raises(CleaveError, match=r"^mine.json: is no (coefficient file: |cleave-coefficients of version 9$)"):
         coefficients.parse(text, "mine.json")
 
 
