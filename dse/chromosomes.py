@@ -79,6 +79,11 @@ class Chromosome:
         """Length of the chromosome (Eq. 4.5 or 4.6)."""
         return len(self.upper)
 
+    @property
+    def of_points(self) -> bool:
+        """Whether genes are split points, 0: takes no part; else they are device numbers."""
+        return self.coding.kind == POINTS
+
     def decode(self, genes: NDArray[np.integer]) -> Mapping:
         """The mapping that ``(n_genes,)`` genes stand for."""
         shards = room(self.most)

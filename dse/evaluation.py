@@ -24,8 +24,8 @@ OBJECTIVES = ("latency_s", "energy_j", "memory_bytes", "period_s")
 """Columns of the scores, all minimised: one frame, largest of a device, largest of a device, steady pipeline."""
 
 ANALYTICAL, SIMULATOR, BOTH = EVALUATORS = ("analytical", "simulator", "both")
-"""Whose latency and period: ``model.cost.pricing``, ``model.simulator.simulation``, or in a search the one's and then
-the other's. The rest is the same but for waits at joins."""
+"""Whose latency and period: ``model.cost.pricing``, ``model.simulator.simulation``, or in a search the one's in NSGA-II
+and then the other's. The rest is the same but for waits at joins."""
 STREAM = WARMUP + FRAMES
 """Frames of the stream whose period is simulated: those that ``dse bench`` runs."""
 

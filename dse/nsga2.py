@@ -13,7 +13,6 @@ from pymoo.core.population import Population
 from pymoo.core.problem import Problem
 from pymoo.core.termination import NoTermination
 
-from dse.chromosomes import POINTS
 from dse.evaluation import Judge
 from dse.operators import ChangeGenes, ExchangeGenes, RandomGenes, SameGenes
 from dse.settings import Settings
@@ -57,13 +56,12 @@ class Evolution:
 
     def __init__(self, judge: Judge, settings: Settings, first: NDArray[np.int64]) -> None:
         """first: ``(k, n_genes)`` that are in the first population, the rest is random."""
-        points = judge.chromosome.coding.kind == POINTS
         self._problem = MappingProblem(judge, settings.columns)
         self._algorithm = NSGA2(
             pop_size=settings.population,
-            sampling=RandomGenes(first, sparse=points),
+            sampling=RandomGenes(first, sparse=judge.chromosome.of_points),
             crossover=ExchangeGenes(),
-            mutation=ChangeGenes(steps=points),
+            mutation=ChangeGenes(steps=judge.chromosome.of_points),
             eliminate_duplicates=SameGenes(),
         )
         self._algorithm.setup(self._problem, termination=NoTermination(), seed=settings.seed, verbose=False)

@@ -1,4 +1,4 @@
-"""Genetic operators on integer chromosomes, and the removal of duplicates by hash. All vectorised over a population.
+"""Genetic operators on integer chromosomes, and the removal of duplicates, as pymoo has them.
 
 Genes name devices or split points: between two of them there is no meaningful average, so parents exchange genes.
 """
@@ -14,7 +14,7 @@ from pymoo.core.population import Population
 from pymoo.core.problem import Problem
 from pymoo.core.sampling import Sampling
 
-Genes = NDArray[np.int64]
+from dse.variation import Genes, mutated, unseen
 
 
 class RandomGenes(Sampling):
@@ -55,41 +55,22 @@ class ExchangeGenes(Crossover):
 
 
 class ChangeGenes(Mutation):
-    """Each gene changes with the chance ``1 / n_genes`` (at least one gene in most children).
-
-    A changed gene becomes any value, or moves by a few steps, or drops to 0, a third of the time each. Where genes
-    are device numbers (``steps`` False) it becomes any value.
-    """
+    """``variation.mutated``."""
 
     def __init__(self, steps: bool) -> None:
         super().__init__()
         self.steps = steps
 
     def _do(self, problem: Problem, X: Genes, *, random_state: np.random.Generator, **_: object) -> Genes:
-        return self.changed(X, problem.xu, random_state)
-
-    def changed(self, genes: Genes, upper: Genes, rng: np.random.Generator) -> Genes:
-        """``(n, n_genes)`` genes, some of them changed, each in ``0..upper``."""
-        change = rng.random(genes.shape) < max(1.0 / len(upper), 1e-12)
-        value = rng.integers(0, upper + 1, size=genes.shape)
-        if self.steps:
-            near = np.clip(genes + rng.integers(-3, 4, size=genes.shape), 0, upper)
-            kind = rng.integers(0, 3, size=genes.shape)
-            value = np.where(kind == 0, value, np.where(kind == 1, near, 0))
-        return np.where(change, value, genes)
+        return mutated(X, problem.xu, self.steps, random_state)
 
 
 class SameGenes(DuplicateElimination):
-    """Duplicates by their bytes: linear in the population, where comparing all pairs is quadratic."""
+    """Duplicates, in a population or of another."""
 
     def _do(self, pop: Population, other: Population | None, is_duplicate: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        seen = set() if other is None else set(_rows(other))
-        for i, row in enumerate(_rows(pop)):
-            is_duplicate[i] = row in seen
-            if other is None:
-                seen.add(row)
+        seen = set[bytes]()
+        if other is not None:
+            unseen(other.get("X"), seen)
+        is_duplicate[:] = ~unseen(pop.get("X"), seen)
         return is_duplicate
-
-
-def _rows(pop: Population) -> list[bytes]:
-    return [row.tobytes() for row in np.ascontiguousarray(pop.get("X"), dtype=np.int32)]

@@ -271,12 +271,8 @@ def summarise(outcome: Outcome, cnn: Cnn, platform: Platform, coding: Coding, se
         "coefficients": {name: {"calibrated": coefficients.load(name).calibrated} for name in sets},
         "chromosome": asdict(coding),
         "settings": asdict(settings),
-        "front": {
-            "points": len(front.genes),
-            "hypervolume": float(front.volume[-1]),
-            "evaluated": front.evaluated,
-            "generations": len(front.best),
-        },
+        "front": {"points": len(front.genes), "evaluated": front.evaluated},
+        "nsga2": {"generations": len(front.best), "hypervolume": float(front.volume[-1])},
         "proven": results.proven_body(outcome.proven),
         "time": {
             "search_s": front.search_s,

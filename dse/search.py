@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dse.chromosomes import Chromosome
 from dse.evaluation import ANALYTICAL, BOTH, OBJECTIVES, SIMULATOR, Correct, Judge, evaluate, unfit
-from dse.local_search import improved
+from dse.local_search import bettered
 from dse.place.cnn.seeds import seeds
 from dse.settings import Settings
 from model.cost.confidence import Expected
@@ -36,12 +36,14 @@ generation) and the best value of each objective so far, as whoever scores them 
 class Front:
     """What a search found: arrays that share an index, sorted by the objectives.
 
-    genes:  (n, n_genes) int; scores: (n, 4) float, see ``OBJECTIVES``; of all mappings ever scored that fit and that
-            no other dominates: the population of NSGA-II forgets some when the front outgrows it
+    genes:  (n, n_genes) int; scores: (n, 4) float, see ``OBJECTIVES``; of all mappings that fit and that no other
+            dominates: the population of NSGA-II forgets some when the front outgrows it. What another judge scores
+            in the end are those that none dominated for the first, and what the local search finds from there
     best:   (generations, 4) lowest of each objective so far as NSGA-II scored it, among mappings that fit; inf before
             there is one
-    volume: (generations,) hypervolume of the front over the chosen objectives, relative to the worst values among the
-            first mappings that fit; never falls. Fewer generations than asked for: no new mapping could be made
+    volume: (generations,) hypervolume of the front over the chosen objectives, as ``best``, relative to the worst
+            values among the first mappings that fit; never falls. Fewer generations than asked for: no new mapping
+            could be made
     evaluated: mappings scored; search_s, scoring_s: seconds of that, and of decode + lower + price in it; seeds_s: of
             making exact seeds before
     last: (k, n_genes) the population at the end, of it what fits
@@ -107,11 +109,8 @@ def search(
     exact = seeds(chromosome, costs, settings.objectives) if start and settings.exact_seeds else nothing
     first = [nothing if begin_with is None else begin_with, exact, head_start(chromosome, costs) if start else nothing]
     begin = time.perf_counter()
-    evaluator, period = (
-        ANALYTICAL if settings.evaluator == BOTH else settings.evaluator,
-        "period_s" in settings.objectives,
-    )
-    judge = Judge(chromosome, costs, evaluator, period, correct)
+    evaluator = ANALYTICAL if settings.evaluator == BOTH else settings.evaluator
+    judge = Judge(chromosome, costs, evaluator, "period_s" in settings.objectives, correct)
     evolution = Evolution(judge, settings, np.vstack(first))
     history = _History(settings.columns, chromosome.n_genes)
     for generation in range(1, settings.generations + 1):
@@ -133,18 +132,17 @@ def _improved(
     exact: ``(k, n_genes)`` that fit, some best for the simulator, which the search may have lost by the other judge
     """
     judge = replace(searched, evaluator=ANALYTICAL if settings.evaluator == ANALYTICAL else SIMULATOR, spent_s=0.0)
-    complete = len(front.best) == settings.generations  # else every mapping is known
-    rounds = settings.generations if settings.local_search and complete else 0
+    searched_all = len(front.best) < settings.generations  # all that its operators find
+    rounds = settings.generations if settings.local_search and not searched_all else 0
     known = np.unique(np.vstack([front.genes, exact]).astype(np.int32), axis=0)
-    genes, scores, count = improved(
+    genes, scores, count = bettered(
         judge, known, settings, rounds, lambda number, best: progress(settings.generations + number, best)
     )
-    last = replace(
-        judge, period=True
-    )  # of the front alone, where it is no objective: streams take long; its clock goes on
-    scores, _ = last(genes)
+    last = replace(judge, period=True, spent_s=0.0)  # of the front alone: streams take long
+    if not judge.period:
+        scores, _ = last(genes)
     found = replace(front, genes=genes, scores=scores, evaluated=front.evaluated + count)
-    return in_order(replace(found, scoring_s=front.scoring_s + last.spent_s), settings.columns)
+    return in_order(replace(found, scoring_s=front.scoring_s + judge.spent_s + last.spent_s), settings.columns)
 
 
 def in_order(front: Front, columns: list[int]) -> Front:

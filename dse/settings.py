@@ -13,8 +13,8 @@ class Settings:
 
     objectives: two or more of ``OBJECTIVES``
     head_start: the first population holds the mappings of ``head_start``, the rest is random
-    evaluator: whose scores, one of ``EVALUATORS``; both: the analytical model's in the search, whose front is then
-               scored by the simulator
+    evaluator: whose scores, one of ``EVALUATORS``; both: the analytical model's in NSGA-II, whose front is then scored
+               by the simulator, as is what the local search looks at
     exact_seeds: a head start has the chains of layers with the least period and latency, too, and better ones yet
     local_search: the front is made better by small changes of its mappings, in as many rounds as there were generations
     """

@@ -102,8 +102,9 @@ def announce(console: Console, graph: Graph, cluster: Platform, coding: Coding, 
     line(console, f"{graph.name}: {len(graph.layers)} layers, {sum(i.macs for i in graph.layers) / 1e6:,.0f} M MACs")
     splits = f" with up to {coding.splits} parts a layer" if coding.kind == "hybrid" else ""
     line(console, f"{cluster.name}: {many(len(cluster.devices), 'device')} on {many(len(cluster.hosts), 'host')}")
+    then = ", then a local search" if settings.local_search else ""
     line(console, f"NSGA-II, {coding.kind} chromosome{splits}, population {settings.population}, "
-         f"{settings.generations} generations, seed {settings.seed}")  # fmt: skip
+         f"{settings.generations} generations, seed {settings.seed}{then}")  # fmt: skip
     warn_rounded(console, graph, cluster)
     warn_unlike(console, graph, cluster)
 

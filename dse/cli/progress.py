@@ -82,6 +82,8 @@ class _Bar:
         ending.leave_if_asked()
         if not count:
             return
+        if what != self._progress.tasks[0].description:
+            self._progress.reset(self._task)  # a part that takes its own time
         self._progress.update(self._task, description=what, completed=done, total=count, best=text)
         if not self._say.is_terminal and monotonic() - self._said_s >= QUIET_S:
             show.line(self._say, f"{what} {done}/{count}  {text}")

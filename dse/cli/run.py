@@ -85,14 +85,16 @@ class Effort:
     generations: Annotated[int, typer.Option(min=1, help="Rounds of the search")] = 100
     seed: SeedOption = 0
     evaluator: Annotated[
-        str, typer.Option(help=f"Who scores: {', '.join(EVALUATORS)} (search by the first, its front by the second)")
+        str,
+        typer.Option(help=f"Who scores: {', '.join(EVALUATORS)} (NSGA-II by the first, what is left by the second)"),
     ] = BOTH
 
     exact_seeds: Annotated[
         bool, typer.Option("--exact-seeds/--no-exact-seeds", help="Begin with the best chains of whole layers, too")
     ] = True
     local_search: Annotated[
-        bool, typer.Option("--local-search/--no-local-search", help="Better the front by small changes of its mappings")
+        bool,
+        typer.Option("--local-search/--no-local-search", help="Go on from the front by small changes of its mappings"),
     ] = True
 
     @property

@@ -42,7 +42,7 @@ from runtime.errors import CleaveError
 ROUNDS = 5
 """So many rounds, about; each measures an equal number of mappings."""
 GENERATIONS = 20
-"""Of the search in a round, at most."""
+"""Of the search in a round, at most; as many rounds of the local search follow."""
 GIVEN = 0.5
 """Part of its first population that is known mappings."""
 ENOUGH = 4

@@ -67,7 +67,8 @@ class CostArrays(NamedTuple):
           waited, or ``UNKNOWN``: of all that it takes; seconds more of a segment that waits for messages, and for a
           byte of these
     cold: (D, 2) in which a processor is longer at a segment, if its device has not computed until then: the geometric
-          MEAN of these seconds and what it is at it anyway; and so large a part of what the device has WAITED
+          MEAN of these seconds and what it is at it anyway, ``rest.WARM_S`` of that at most; and so large a part of
+          what the device has WAITED
     gap: (D,) seconds of a device's link for a message
     overlap: (D,) of the receiver, see ``model.cost.message_time``
     turn: (D, 3) seconds of a device for a frame of a stream besides segments and messages, for each message of it, and

@@ -3,7 +3,7 @@
     python -m tests.bench.seeds [--population 200] [--generations 50] [--repeat 3] [--chromosome hybrid]
                                 [--evaluator both] [--platform jetson8-cpu]
 
-AlexNet, ResNet-50, Inception v1 and DenseNet-121 on 4 and 8 devices of the platform; equal evaluations and equal seeds
+AlexNet, ResNet-50, Inception v1 and DenseNet-121 on 4 and 8 devices of the platform; equal settings and equal seeds
 of the random generator with and without. Prints the median of the runs, a line each.
 """
 

@@ -90,7 +90,7 @@ def test_convergence_ends_where_the_front_begins(place: Path) -> None:
     assert [row["generation"] for row in rows] == list(range(1, 13))
     assert [rows[-1][o] for o in SEARCHED] == [min(point[o] for point in front) for o in SEARCHED]
     summary = json.loads((place / "run/summary.json").read_text())
-    assert summary["front"]["hypervolume"] == rows[-1]["hypervolume"]
+    assert summary["nsga2"]["hypervolume"] == rows[-1]["hypervolume"]
     assert summary["front"]["points"] == len(front)
 
 
@@ -110,6 +110,15 @@ def test_one_seed_gives_the_same_bytes_on_any_number_of_threads(place: Path) -> 
 def test_another_seed_gives_another_search(place: Path) -> None:
     done(*words(place, "other", seed=4))
     assert same(place, "other") == [False] * 3
+
+
+def test_without_a_local_search_what_comes_before_is_the_same(place: Path) -> None:
+    said = done(*words(place, "without"), "--no-local-search")
+    assert "local search" not in said
+    ours, theirs = (json.loads((place / run / "summary.json").read_text()) for run in ("without", "run"))
+    assert (ours["settings"]["local_search"], theirs["settings"]["local_search"]) == (False, True)
+    assert ours["front"]["evaluated"] < theirs["front"]["evaluated"]
+    assert same(place, "without")[-1]
 
 
 @pytest.mark.parametrize("name", ["front.png", "convergence.png"])

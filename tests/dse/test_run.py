@@ -74,7 +74,7 @@ def test_the_summary_says_what_was_asked_and_found(tmp_path: Path) -> None:
     assert body["settings"]["population"] == 30
     assert body["coefficients"] == {"generic": {"calibrated": False}}
     assert body["front"]["points"] == len(found.front.genes)
-    assert body["front"]["generations"] == len(found.front.best)
+    assert body["nsga2"]["generations"] == len(found.front.best)
     assert set(body["versions"]) >= {"python", "numpy", "onnx", "onnxruntime", "pymoo", "mpi4py"}
     for shipped in found.shipped:
         said = body["best"][shipped.name]

@@ -2,10 +2,12 @@
 
 from io import StringIO
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from dse.cli import progress
+from dse.settings import Settings
 
 
 def seen(console: Console) -> list[str]:
@@ -29,3 +31,14 @@ def test_a_log_has_lines_now_and_then(monkeypatch: pytest.MonkeyPatch, quiet_s: 
 def test_a_terminal_has_a_bar_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "QUIET_S", 0.0)
     assert "measuring 1/3" not in "".join(seen(Console(file=StringIO(), force_terminal=True)))
+
+
+def test_what_has_been_done_does_not_say_how_long_the_next_part_takes() -> None:
+    console = Console(file=StringIO(), force_terminal=True, width=200)
+    with progress.searching(console, Settings(generations=2)) as (step, _):
+        for number in range(1, 4):
+            step(number, np.ones(4))
+    last = console.file.getvalue().splitlines()[-1]  # type: ignore[attr-defined]
+    assert "local search" in last
+    assert "1/2" in last
+    assert "0:00:00" not in last

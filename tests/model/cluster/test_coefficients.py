@@ -98,8 +98,8 @@ KERNEL = {"op": "Conv", "whole_s": 1e-3, "splits": {"1": [1e-4, 9e-4]}, "error":
         (put("cleave-plan", "format"), rf"^mine.json: is no cleave-coefficients of version {coefficients.VERSION}$"),
         (
             put(1, "version"),
-            rf"^mine.json: is cleave-coefficients of version 1, {coefficients.VERSION} is needed; run dse calibrate again, "
-            r"into the same folder: what was measured is kept there$",
+            rf"^mine.json: is cleave-coefficients of version 1, {coefficients.VERSION} is needed; run dse calibrate "
+            r"again, into the same folder: what was measured is kept there$",
         ),
         (without("units", "cpu", "layers", "fc"), r"^mine.json: units.cpu.layers: no coefficient for fc$"),
         (put({}, "units", "cpu", "layers", "gru"), r"^mine.json: units.cpu.layers.gru: has no 'macs_per_cycle'$"),

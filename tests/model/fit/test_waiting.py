@@ -161,11 +161,15 @@ def test_what_devices_of_one_memory_cost_each_other_comes_back(graph: Graph, noi
     assert found(graph, apart, parts_of_it).crowded_s_per_byte == 0
 
 
-@pytest.mark.parametrize("part", [0.25, 1.0])
+@pytest.mark.parametrize(("part", "slower"), [(0.25, 1), (1.0, 1), (0.25, 16), (1.0, 4)])
 @pytest.mark.parametrize(("cold_s", "cold_part"), [(1e-4, 0.0), (2e-5, 3e-3), (0.0, 1e-3), (0.0, 0.0)])
-def test_what_a_processor_is_at_comes_back(graph: Graph, part: float, cold_s: float, cold_part: float) -> None:
-    """Whatever else holds up the segments. All but the first have waited, now briefly, now long."""
-    run, clock, wake = made_up(graph, replace(KNOWN, rested_part=0.4, rested_s=4e-4)), Clock(Network(graph), UNIT), 4e-5
+def test_what_a_processor_is_at_comes_back(
+    graph: Graph, part: float, slower: int, cold_s: float, cold_part: float
+) -> None:
+    """Whatever else holds up the segments. All but the first have waited, now briefly, now long. slower: most of them
+    take so long that caches are full"""
+    unit = replace(UNIT, busy_part=part, frequency_hz=UNIT.frequency_hz / slower)
+    run, clock, wake = made_up(graph, replace(KNOWN, rested_part=0.4, rested_s=4e-4)), Clock(Network(graph), unit), 4e-5
     waited, rng = {message.sample for message in run.arrivals}, np.random.default_rng(3)
     samples, ends = [], dict.fromkeys(NAMES, 0.0)
     for number, sample in enumerate(run.samples):
@@ -178,12 +182,12 @@ def test_what_a_processor_is_at_comes_back(graph: Graph, part: float, cold_s: fl
         samples.append(replace(sample, busy_s=busy_s, begin_s=begin_s))
     last = max(ends.values())
     run = replace(run, samples=tuple(samples), latencies_s=(last,))
-    seen = found(graph, run, unit=replace(UNIT, busy_part=part))
+    seen = found(graph, run, unit=unit)
     assert seen.wake_busy_s == pytest.approx(wake, rel=0.1)
     assert seen.cold_s == pytest.approx(cold_s, rel=0.15, abs=1e-7)
     assert seen.cold_part == pytest.approx(cold_part, rel=0.1, abs=1e-5)
     mute = tuple(replace(s, busy_s=None) if s.device == NAMES[1] else s for s in run.samples)
-    seen = found(graph, replace(run, samples=mute), unit=replace(UNIT, busy_part=part))
+    seen = found(graph, replace(run, samples=mute), unit=unit)
     assert seen.wake_busy_s == pytest.approx(wake, rel=0.2)  # as the other device, which tells, has it
     assert seen.cold_s == pytest.approx(cold_s, rel=0.3, abs=1e-7)
     seen = found(graph, run)
