@@ -237,5 +237,5 @@ def test_where_no_host_can_be_reached_nothing_is_searched(here: Path) -> None:
     said = dse(*RUN, "--chromosome", "vertical", "--measure", 6)
     assert said.code == 2
     assert said.sentences[0].startswith("far: cannot be reached at [127.0.0.9]:1")
-    assert "search" not in said.out
+    assert "searching" not in said.out
     assert files(here) == before
