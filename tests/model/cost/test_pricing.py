@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from onnx import ModelProto
 
 from codegen import zoo
+from model.cluster import coefficients
 from model.cluster.platform import Platform
 from model.cost import spending
 from model.cost.costs import costs
@@ -51,7 +52,8 @@ def easy(tmp_path_factory: pytest.TempPathFactory) -> str:
         }
         return {"frequency_hz": 1e6, "threads": threads, "layers": layers, "communication_w": 7.0, **memory}
 
-    body = {"format": "cleave-coefficients", "version": 8, "name": "easy", "calibrated": False, "provenance": "made up"}
+    body = {"format": "cleave-coefficients", "version": coefficients.VERSION, "name": "easy"}
+    body |= {"calibrated": False, "provenance": "made up"}
     path = tmp_path_factory.mktemp("coefficients") / "easy.json"
     path.write_text(json.dumps({**body, "units": {"cpu": unit(4, 1.0), "gpu": unit(1, 2.0)}}))
     return str(path)
