@@ -35,7 +35,7 @@ def bettered(
     Returns ``(k, n_genes)`` genes, ``(k, 4)`` scores, and how many children were scored.
     """
     chromosome, rng = judge.chromosome, np.random.default_rng(settings.seed)
-    genes, scores = _front(genes, judge(genes)[0], settings.columns)
+    genes, scores = undominated(genes, judge(genes)[0], settings.columns)
     seen = set[bytes]()
     given = int(unseen(genes, seen).sum())
     for number in range(1, rounds + 1):
@@ -45,7 +45,7 @@ def bettered(
         theirs, excess = judge(children)
         fits = excess <= 0
         genes, scores = np.vstack([genes, children[fits]]), np.vstack([scores, theirs[fits]])
-        genes, scores = _front(genes, scores, settings.columns)
+        genes, scores = undominated(genes, scores, settings.columns)
         progress(number, scores.min(axis=0))
     return genes, scores, len(seen) - given
 
@@ -56,7 +56,9 @@ def _parents(values: NDArray[np.float64], rng: np.random.Generator) -> NDArray[n
     return rng.permutation(np.concatenate([best.ravel(), rng.integers(0, len(values), OTHERS)]))
 
 
-def _front(genes: NDArray[np.int32], scores: NDArray[np.float64], columns: list[int]) -> tuple[NDArray, NDArray]:
-    """What no other dominates; of equal ones the first."""
-    keep = moocore.is_nondominated(scores[:, columns], keep_weakly=False)
+def undominated(
+    genes: NDArray[np.int32], scores: NDArray[np.float64], columns: list[int]
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Of ``(n, n_genes)`` mappings and ``(n, 4)`` scores those that no other dominates; of equal ones the first."""
+    keep = moocore.is_nondominated(scores[:, columns], keep_weakly=False) if len(scores) else []
     return genes[keep], scores[keep]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dse.chromosomes import Chromosome
 from dse.evaluation import ANALYTICAL, BOTH, OBJECTIVES, SIMULATOR, Correct, Judge, evaluate, unfit
-from dse.local_search import bettered
+from dse.local_search import bettered, undominated
 from dse.place.cnn.seeds import seeds
 from dse.settings import Settings
 from model.cost.confidence import Expected
@@ -191,8 +191,7 @@ class _History:
         """Merge ``(k, 4)`` scores and ``(k, n_genes)`` genes into the front; of equal scores the first stays."""
         self.best = np.min([self.best, *scores], axis=0)
         scores, genes = np.vstack([self.scores, scores]), np.vstack([self.genes, genes])
-        keep = moocore.is_nondominated(scores[:, self.columns], keep_weakly=False) if len(scores) else []
-        self.scores, self.genes = scores[keep], genes[keep]
+        self.genes, self.scores = undominated(genes, scores, self.columns)
 
     def _volume(self) -> float:
         if self.reference is None:

@@ -15,7 +15,7 @@ def mutated(genes: Genes, upper: Genes, steps: bool, rng: np.random.Generator) -
     becomes any value, or moves by a few steps, or drops to 0, a third of the time each. Where genes are device numbers
     (``steps`` False) it becomes any value.
     """
-    change = rng.random(genes.shape) < max(1.0 / len(upper), 1e-12)
+    change = rng.random(genes.shape) < 1.0 / len(upper)
     value = rng.integers(0, upper + 1, size=genes.shape)
     if steps:
         near = np.clip(genes + rng.integers(-3, 4, size=genes.shape), 0, upper)
