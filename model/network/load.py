@@ -56,7 +56,7 @@ def _load(path: Path, shapes: Mapping[str, tuple[int, ...]], folded: bool) -> Gr
     assumed = shaping.give(model, shapes, path)
     infos = shaping.settle(model, weights, path)
     _refuse_training(model, weights, path)
-    unlike.check(model.graph, weights, shaping.known(infos), path)
+    unlike.check(model, weights, shaping.known(infos), path)
     _drop_no_ops(model.graph)
     constants.replace_nodes(model.graph, settled.without_twins(model.graph, weights))
     _drop_dead(model.graph)

@@ -14,7 +14,7 @@ import onnx
 from onnx import numpy_helper
 
 from model.network.constants import Constants
-from model.network.graph import attributes, where_is
+from model.network.graph import attributes, opset_of, where_is
 from model.network.resizing import RESIZES
 from model.network.windows import CONVOLUTIONS, same_total
 from runtime.errors import CleaveError
@@ -37,12 +37,15 @@ def check_outputs(graph: onnx.GraphProto, path: Path) -> None:
         raise CleaveError(*problems[:10])
 
 
-def check(graph: onnx.GraphProto, weights: Constants, shapes: Mapping[str, Shape], path: Path) -> None:
+def check(model: onnx.ModelProto, weights: Constants, shapes: Mapping[str, Shape], path: Path) -> None:
     """``CleaveError`` that names such nodes. shapes: by tensor name, as far as known"""
+    opset = opset_of(model)
     problems = [
         f"{where_is(node, path)}: {what}"
-        for node in graph.node
-        if (found := UNLIKE.get(node.op_type)) and (what := found(node, attributes(node), weights, shapes))
+        for node in model.graph.node
+        if opset < ALIKE_SINCE.get(node.op_type, opset + 1)
+        and (found := UNLIKE.get(node.op_type))
+        and (what := found(node, attributes(node), weights, shapes))
     ]
     if problems:
         raise CleaveError(*problems[:10])
@@ -56,8 +59,10 @@ def _convolved(node: onnx.NodeProto, a: Attributes, weights: Constants, shapes: 
     return ""
 
 
-def _largest(node: onnx.NodeProto, a: Attributes, weights: Constants, shapes: Mapping[str, Shape]) -> str:
-    """Where strides leave elements out, as many as fit need a padding of less than none, which ONNX Runtime refuses."""
+def _pooled(node: onnx.NodeProto, a: Attributes, weights: Constants, shapes: Mapping[str, Shape]) -> str:
+    """Where strides leave elements out, as many as fit need a padding of less than none, which ONNX Runtime refuses. It
+    does not where there are as many channels as its vectors have room for, but of these a part may be computed alone.
+    """
     how, sizes = _automatic(a), shapes.get(node.input[0], ())[2:]
     each = zip(sizes, a["kernel_shape"], a.get("strides", ()), strict=False)
     if how and any(same_total(size, stride, kernel) < 0 for size, kernel, stride in each):
@@ -140,10 +145,12 @@ def _reshaped(node: onnx.NodeProto, a: Attributes, weights: Constants, shapes: M
 
 UNLIKE: dict[str, Callable[[onnx.NodeProto, Attributes, Constants, Mapping[str, Shape]], str]] = {
     **dict.fromkeys(CONVOLUTIONS, _convolved),
-    "MaxPool": _largest,
+    **dict.fromkeys(("AveragePool", "MaxPool"), _pooled),
     "ConvTranspose": _transposed,
     **dict.fromkeys(RESIZES, _resized),
     "Reshape": _reshaped,
     "STFT": _fourier,
 }
 """By operator: what is understood in different ways or not run, or nothing."""
+ALIKE_SINCE = {"AveragePool": 19}
+"""The first opset in which there is nothing of that, by operator."""

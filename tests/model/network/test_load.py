@@ -740,9 +740,9 @@ def test_a_transposed_convolution_with_automatic_and_output_padding_is_refused(h
 
 
 @pytest.mark.parametrize("how", ["SAME_UPPER", "SAME_LOWER"])
-@pytest.mark.parametrize("op", ["Conv", "MaxPool"])
+@pytest.mark.parametrize("op", ["Conv", "MaxPool", "AveragePool"])
 def test_what_onnx_runtime_does_not_pad_is_refused(op: str, how: str, tmp_path: Path) -> None:
-    """A dilated convolution, and the largest of windows that leave elements out."""
+    """A dilated convolution, and pooling by windows that leave elements out."""
 
     def model(much: int) -> ModelProto:
         more = {"dilations": [1, much]} if op == "Conv" else {"strides": [1, much]}
@@ -756,6 +756,18 @@ def test_what_onnx_runtime_does_not_pad_is_refused(op: str, how: str, tmp_path: 
         run_whole(model(2), {"x": weight(1, 2, 6, 8)})
     (sentence,) = refused_model(tmp_path, model(2))
     assert sentence.endswith(f"padded by {how}; export it with explicit pads")
+
+
+@pytest.mark.parametrize("how", ["SAME_UPPER", "SAME_LOWER"])
+def test_pooling_that_runs_with_many_channels_only_is_refused(how: str, tmp_path: Path) -> None:
+    """ONNX Runtime has another kernel for whole vectors of channels, and not for a part of them."""
+    pool = node("AveragePool", ["x"], ["y"], "op", kernel_shape=[1, 1], strides=[1, 2], auto_pad=how)
+    model = network([pool], {"x": (1, 16, 6, 8)}, ["y"])
+    assert run_whole(model, {"x": weight(1, 16, 6, 8)})["y"].shape == (1, 16, 6, 4)
+    (sentence,) = refused_model(tmp_path, model)
+    assert sentence.endswith(f"padded by {how}; export it with explicit pads")
+    model.opset_import[0].version = 19
+    assert_whole_is_right(graph_of(tmp_path, model))
 
 
 def test_an_input_may_be_an_output_whose_shape_is_not_stated(tmp_path: Path) -> None:
