@@ -215,7 +215,7 @@ class _Cutter:
         opened = pieces.needed(self.graph, opener.output[0], need, part.start, part.stop)
         target = pieces.name(self.graph, opened)
         if opened.tensor in self.graph.producer:  # a layer makes it too, as an output of the network
-            target += "/again"
+            target = pieces.unlike_others(self.graph, f"{target}/again")
         if target not in self.opened:
             self.opened.add(target)
             self._convert(opener, source, target, need, part)

@@ -29,6 +29,8 @@ def read_log(path: str) -> Samples:
     power, watt = _column(path, names, "power", WATTS)
     samples: Samples = []
     for line, text in enumerate(lines[1:], start=2):
+        if not text.strip():
+            continue
         cells = text.split(",")
         if len(cells) != len(names):
             raise CleaveError(f"{path}:{line}: {len(cells)} columns, but the first line names {len(names)}")

@@ -22,7 +22,7 @@ def readable(sentence: str) -> Iterator[None]:
     """``CleaveError`` with a sentence and the reason where the block finds something that nobody here has written."""
     try:
         yield
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CleaveError(f"{sentence} ({_reason(error)})") from error
 
 

@@ -106,7 +106,7 @@ class Rig:
         return {
             "network": [source.blake3, source.folded, {name: [*shape] for name, shape in source.shapes.items()}],
             "target": self.target,
-            "devices": [device.name for device in self.platform.devices],
+            "devices": [[d.name, d.unit, d.threads, d.provider, d.arena] for d in self.platform.devices],
             "ends": [mapping.reader, mapping.writer],
             "mapping": compact(self.cnn.graph, mapping),
         }

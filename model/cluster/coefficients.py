@@ -293,7 +293,13 @@ def parse(text: str, where: str) -> Coefficients:
             "into the same folder: what was measured is kept there"
         )
     found = records.read(Coefficients, body, where)
-    problems = [p for name, unit in found.units.items() for p in _problems(unit, f"{where}: units.{name}")]
+    kinds = {"devices": list, "conditions": dict, "providers": dict}
+    problems = [
+        f"{where}: measured.{name}: is no {'list' if kind is list else 'object'}"
+        for name, kind in kinds.items()
+        if not isinstance(found.measured.get(name, kind()), kind)
+    ]
+    problems += [p for name, unit in found.units.items() for p in _problems(unit, f"{where}: units.{name}")]
     if problems:
         raise CleaveError(*problems[: records.MOST])
     return found

@@ -115,7 +115,7 @@ class _Known:
         most = int(found.account[:, ENERGY].argmax())
         beside = found.takes_part & (self.machine == self.machine[most])
         always_j = found.latency_s * self.idle_w[beside].max(initial=0.0)
-        return float(always_j / max(found.account[most, ENERGY], 1e-300))
+        return min(float(always_j / max(found.account[most, ENERGY], 1e-300)), 1.0)
 
     def _resident(self, held: Floats) -> float:
         """Of resident memory, by how much of it each device has; NaN: unknown."""
@@ -153,7 +153,8 @@ def _layers(graph: Graph, units: Sequence[UnitCost]) -> Floats:
 def _errors(graph: Graph, layer: Layer, name: str, unit: UnitCost) -> list[float]:
     error, kernel = unit.layers[layer_kinds.kind(graph, layer)].error, unit.kernels.get(name)
     if kernel is not None:
-        return [0.0, *(0.0 if kind in kernel.splits else error or 0.0 for kind in range(boxes.KINDS))]
+        unseen = FEW if error is None else error
+        return [0.0, *(0.0 if kind in kernel.splits else unseen for kind in range(boxes.KINDS))]
     if error is None:
         error = FEW if any(each.op == layer.op for each in unit.kernels.values()) else math.nan
     return [error] * (1 + boxes.KINDS)

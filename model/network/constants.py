@@ -49,7 +49,6 @@ def split(model: onnx.ModelProto) -> tuple[onnx.ModelProto, Constants]:
     light.graph.input.extend(i for i in model.graph.input if i.name not in weights)
     light.graph.output.extend(model.graph.output)
     light.graph.value_info.extend(model.graph.value_info)
-    light.graph.sparse_initializer.extend(model.graph.sparse_initializer)
     return light, weights
 
 

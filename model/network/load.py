@@ -53,6 +53,7 @@ def _load(path: Path, shapes: Mapping[str, tuple[int, ...]], folded: bool) -> Gr
         shaping.check_folded(original, shapes, path)
     model, weights = constants.split(fold.folded(path, original) if folded else whole)
     _refuse(model, weights, path)
+    unlike.check_axes(model, path)
     assumed = shaping.give(model, shapes, path)
     infos = shaping.settle(model, weights, path)
     _refuse_training(model, weights, path)
@@ -79,7 +80,19 @@ def _read(path: Path) -> onnx.ModelProto:
             part.domain = ""
     contrib.name_as_onnx(model)
     _check_external(model, path)
+    _check_dense(model.graph, path)
     return model
+
+
+def _check_dense(graph: onnx.GraphProto, path: Path) -> None:
+    problems = [f"{path}: sparse weights are not supported; export them dense"] if graph.sparse_initializer else []
+    problems += [
+        f"{where_is(node, path)}: sparse constants are not supported; export them dense"
+        for node in graph.node
+        if any(held.HasField("sparse_tensor") for held in node.attribute)
+    ]
+    if problems:
+        raise CleaveError(*problems[:10])
 
 
 def _check_external(model: onnx.ModelProto, path: Path) -> None:
@@ -127,8 +140,6 @@ def _refuse(model: onnx.ModelProto, weights: constants.Constants, path: Path) ->
     if model.functions:
         names = ", ".join(sorted(f"'{f.name}'" for f in model.functions))
         problems.append(f"{path}: model-local functions are not supported ({names}); inline them when exporting")
-    if model.graph.sparse_initializer:
-        problems.append(f"{path}: sparse weights are not supported; export them dense")
     if not model.graph.input:
         problems.append(f"{path}: the network has no input")
     problems += [f"{path}: output '{o.name}' {INDEPENDENT}" for o in model.graph.output if o.name in weights]

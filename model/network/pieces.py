@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from model.network import boxes
 from model.network.graph import Graph
 from runtime.plan import Box
+
+BRACKET = re.compile(r"[\[{]")
+"""What a box and terms begin with in the name of a piece."""
 
 
 @dataclass(frozen=True, order=True)
@@ -95,13 +99,13 @@ def inside(graph: Graph, part: Piece, of: Piece) -> Box:
 def name(graph: Graph, piece: Piece) -> str:
     """The tensor's own name for the whole of it; a part carries its box, ``conv1[:,0:48]``.
 
-    A partial sum carries its terms too: ``conv1{+0:32}`` sums over input channels 0 to 31.
+    A partial sum carries its terms too: ``conv1{+0:32}`` sums over input channels 0 to 31. Brackets of the tensor's
+    name are doubled: no two parts share a name, even where a tensor is called as a part of another one would be.
     """
-    all_of_it = whole(graph, piece.tensor).box
-    text = piece.tensor + box_text(piece.box, all_of_it)
+    found = box_text(piece.box, whole(graph, piece.tensor).box)
     if piece.terms:
-        text += "{{+{}:{}}}".format(*piece.terms)
-    return text if text == piece.tensor else unlike_others(graph, text)
+        found += "{{+{}:{}}}".format(*piece.terms)
+    return unlike_others(graph, BRACKET.sub(r"\g<0>\g<0>", piece.tensor) + found) if found else piece.tensor
 
 
 def unlike_others(graph: Graph, name: str) -> str:

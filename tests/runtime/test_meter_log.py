@@ -28,6 +28,10 @@ def test_a_line_that_is_being_written_does_not_count_yet(tmp_path: Path) -> None
     assert read_log(log(tmp_path, "time_s,power_W\n1,2\n2,1")) == [(1.0, 2.0)]
 
 
+def test_empty_lines_do_not_count(tmp_path: Path) -> None:
+    assert read_log(log(tmp_path, "time_s,power_W\n1,2\n\n2,1\n \n")) == [(1.0, 2.0), (2.0, 1.0)]
+
+
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [

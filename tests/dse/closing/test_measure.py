@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -147,8 +148,19 @@ def test_a_run_goes_on_from_what_another_has_measured(here: Path) -> None:
     assert lines[:3] == before
     assert len({json.dumps(line["mapping"]) for line in lines}) == len(lines) == 5
     assert json.loads(Path("runs/more/summary.json").read_text())["measured"]["mappings"] == 5
+    first, *others = Path("runs/tiny-p/measured.jsonl").read_text().splitlines(keepends=True)
+    for name, value in (("negative", "-1.0"), ("nothing", "0"), ("text", '"1"'), ("huge", "1" + "0" * 400)):
+        changed = re.sub(r'("measured": {"latency_s": )[0-9.e-]+', rf"\g<1>{value}", first)
+        Path(f"{name}.jsonl").write_text(changed + "".join(others))
+    Path("cut.jsonl").write_text(first + "".join(others)[:-5])
+    (here / "other.txt").write_text(f"{HERE.strip()}, arena=off\n")
     there = files(here)
     for change, sentence in (
+        (("--measured", "negative.jsonl"), "negative.jsonl:1: is not as this version writes it (latency_s is -1.0)"),
+        (("--measured", "nothing.jsonl"), "nothing.jsonl:1: is not as this version writes it (latency_s is 0)"),
+        (("--measured", "text.jsonl"), "text.jsonl:1: is not as this version writes it (latency_s is '1')"),
+        (("--measured", "huge.jsonl"), "huge.jsonl:1: is not as this version writes it ("),
+        (("--platform", "other.txt"), "runs/tiny-p/measured.jsonl:1: is of another network, platform, chromosome or"),
         (("--chromosome", "vertical"), "runs/tiny-p/measured.jsonl:1: is of another network, platform, chromosome or"),
         (("--reader", "a_cpu0"), "runs/tiny-p/measured.jsonl:1: is of another network, platform, chromosome or target"),
         (("--target", "cpp"), "runs/tiny-p/measured.jsonl:1: is of another network, platform, chromosome or target"),
@@ -159,6 +171,7 @@ def test_a_run_goes_on_from_what_another_has_measured(here: Path) -> None:
         said = dse(*more, "--force", *change)
         assert (said.code, len(said.sentences), files(here)) == (2, 1, there)
         assert said.sentences[0].startswith(sentence)
+    assert ", 2 were known before; " in done(*more, "--force", "--measured", "cut.jsonl")
 
 
 @pytest.mark.mpi

@@ -157,6 +157,9 @@ KERNEL = {"op": "Conv", "whole_s": 1e-3, "splits": {"1": [1e-4, 9e-4]}, "error":
             rf"frame_errors.tiny.latency: {NUMBER} 'small'$",
         ),
         (put([], "measured"), r"^mine.json: measured: must be an object, not \[\]$"),
+        (put({"devices": None}, "measured"), r"^mine.json: measured.devices: is no list$"),
+        (put({"conditions": 0}, "measured"), r"^mine.json: measured.conditions: is no object$"),
+        (put({"providers": ["cpu"]}, "measured"), r"^mine.json: measured.providers: is no object$"),
     ],
 )
 def test_a_wrong_set_is_refused(change: Callable[[dict], None], sentence: str) -> None:

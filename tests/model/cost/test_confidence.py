@@ -67,8 +67,15 @@ def test_parts_of_a_layer_of_which_none_were_measured_are_off_as_their_kind_is(t
         assert found
         return found.latency, found.period
 
-    assert [a > b for a, b in zip(error(), frames, strict=True)] == [True, True]
+    known = error()
+    assert [a > b for a, b in zip(known, frames, strict=True)] == [True, True]
     found = coefficients.load(str(path))
+    unknown = {
+        name: replace(unit, layers={kind: replace(cost, error=None) for kind, cost in unit.layers.items()})
+        for name, unit in found.units.items()
+    }
+    path.write_text(replace(found, units=unknown).to_json())
+    assert [a > b for a, b in zip(error(), known, strict=True)] == [True, True]  # too few were measured to tell
     kernels = {
         name: replace(kernel, splits={CHANNELS: (5e-4, 5e-4)}) if kernel.op == "Conv" else kernel
         for name, kernel in found.unit("cpu").kernels.items()
@@ -90,6 +97,18 @@ def test_what_a_host_draws_all_the_time_is_as_far_off_as_the_latency(tmp_path: P
     error = of_mapping(graph, cluster, mapping)
     assert error
     assert error.energy == pytest.approx((MEASURED + COMPUTING) / 2)
+
+
+def test_no_more_than_all_of_an_energy_is_drawn_all_the_time(tmp_path: Path, graph: Graph) -> None:
+    """A file may say of an idle host that it draws more than a busy one."""
+    cluster, mapping = calibrated(tmp_path, graph, platform(2), 6), Mapping.whole(graph, [0] * 6)
+    path = Path(cluster.devices[0].coefficients)
+    found = coefficients.load(str(path))
+    units = {name: replace(unit, idle_w=1e4) for name, unit in found.units.items()}
+    path.write_text(replace(found, units=units).to_json())
+    error = of_mapping(graph, cluster, mapping)
+    assert error
+    assert error.energy == pytest.approx(MEASURED)
 
 
 def test_a_machine_draws_no_more_all_the_time_than_its_devices_that_take_part_were_seen_with(

@@ -954,6 +954,43 @@ def test_sparse_weights_are_refused(tmp_path: Path) -> None:
     assert "sparse weights are not supported; export them dense" in refused_model(tmp_path, model)
 
 
+def test_sparse_constants_are_refused(tmp_path: Path) -> None:
+    values, places = (numpy_helper.from_array(np.array(of)) for of in ([1.5, 2.5], [[0, 1], [2, 3]]))
+    sparse = helper.make_sparse_tensor(values, places, [3, 4])
+    nodes = [node("Constant", [], ["s"], "few", sparse_value=sparse), node("MatMul", ["x", "s"], ["y"])]
+    assert refused_model(tmp_path, network(nodes, {"x": (2, 3)}, ["y"])) == [
+        "layer 'few': sparse constants are not supported; export them dense"
+    ]
+
+
+OLD_AXES = 10
+"""The last opset in which axes of Squeeze and Unsqueeze must not be negative."""
+
+
+@pytest.mark.parametrize("folded", [False, True])
+@pytest.mark.parametrize("axes", [[2, 3], [3, 2]])
+def test_axes_are_left_out_in_any_order(axes: list[int], folded: bool, tmp_path: Path) -> None:
+    """Up to opset 10 ONNX infers that of rising ones only."""
+    nodes = [node("GlobalAveragePool", ["x"], ["g"]), node("Squeeze", ["g"], ["s"], axes=axes)]
+    nodes += [node("Unsqueeze", ["s"], ["u"], axes=[axes[1], axes[0]]), node("Relu", ["u"], ["y"])]
+    model = network(nodes, {"x": (2, 3, 8, 8)}, ["s", "y"], opset=OLD_AXES)
+    graph = graph_of(tmp_path, model, folded=folded)
+    assert [graph.tensors[name].shape for name in "sy"] == [(2, 3), (2, 3, 1, 1)]
+    assert_whole_is_right(graph)
+
+
+@pytest.mark.parametrize("op", ["Squeeze", "Unsqueeze"])
+def test_axes_from_the_end_are_refused_where_onnx_does_not_know_them(op: str, tmp_path: Path) -> None:
+    """It infers a shape as if they were not there, and ONNX Runtime makes the right one."""
+    nodes = [node(op, ["x"], ["s"], "axes", axes=[-1]), node("Relu", ["s"], ["y"])]
+    model = network(nodes, {"x": (2, 3, 1)}, ["y"], opset=OLD_AXES)
+    assert refused_model(tmp_path, model) == [
+        f"layer 'axes': axes from the end, as it has, are for {op} of opset 11 and later; export that"
+    ]
+    model.opset_import[0].version = OLD_AXES + 1
+    assert_whole_is_right(graph_of(tmp_path, model))
+
+
 def test_a_network_without_input_is_refused(tmp_path: Path) -> None:
     model = network([node("Relu", ["w"], ["y"])], {}, ["y"], {"w": weight(4)})
     assert refused_model(tmp_path, model) == ["the network has no input"]

@@ -58,6 +58,13 @@ def test_a_name_that_the_file_has_is_not_taken(graph: Graph) -> None:
     assert pieces.name(graph, pieces.made(graph, "y", CHANNELS, 0, 3)) == "y[:,0:3]'"
 
 
+def test_a_part_of_a_tensor_that_is_called_as_a_part_has_a_name_of_its_own(graph: Graph) -> None:
+    """Also where it has further terms, of which the file has nothing."""
+    parts = [pieces.made(graph, "y[:,0:3]", CHANNELS, 0, 3), pieces.made(graph, "y[:,0:3]", PARTIAL, 0, 2)]
+    parts.append(Piece("y", ((0, 2), (0, 3), (0, 5)), (0, 2)))
+    assert [pieces.name(graph, piece) for piece in parts] == ["y[[:,0:3][:,0:3]", "y[[:,0:3]{+0:2}", "y[:,0:3]{+0:2}"]
+
+
 def test_two_pieces_of_one_tensor_never_share_a_name(graph: Graph) -> None:
     cuts = [(0, 1), (0, 2), (1, 2)]
     found = [pieces.made(graph, "x", kind, *cut) for kind in range(boxes.KINDS) for cut in cuts]
