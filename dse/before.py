@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,13 +33,15 @@ def check_place(out: Path, force: bool, **how: Any) -> None:
         raise CleaveError(f"{out}: cannot be written: {parent}: {error.strerror}") from error
 
 
-def check_file(out: Path, suffix: str, force: bool, read: str | None = None) -> None:
-    """``CleaveError`` unless the file ``out`` can be made. read: what is read meanwhile"""
-    if out.suffix != suffix:
+def check_file(out: Path, suffix: str, force: bool, read: Iterable[str | Path | None] = ()) -> None:
+    """``CleaveError`` unless the file ``out`` can be made. suffix: that it must have, or nothing; read: what is read
+    meanwhile
+    """
+    if suffix and out.suffix != suffix:
         raise CleaveError(f"{out}: results are written as {suffix}; give a name that ends so")
     if out.is_dir() or (out.exists() and not force):
         raise CleaveError(f"{out}: exists already; use --force to replace it, or choose another place")
-    folder.check_writable(out, read=(read,))
+    folder.check_writable(out, read=read)
 
 
 def check_target(platform: Platform, target: str) -> None:

@@ -171,7 +171,9 @@ def outcome(console: Console, found: Outcome, cluster: Platform, generations: in
     if found.closed:
         _closed(console, found.closed)
     for objective, known in found.proven.items():
-        line(console, ("as predicted: " if found.closed else "") + proven_line(objective, known))
+        searched = any(s.objective == objective for s in found.shipped)
+        about = ("as predicted: " if found.closed else "") + ("" if searched else "not searched for: ")
+        line(console, about + proven_line(objective, known))
     warn_expected(console, cluster, front.expected(*(s.point for s in found.shipped)))
     share = front.scoring_s / front.search_s
     line(console, f"{front.evaluated} mappings in {front.search_s:.1f} s, {share:.0%} of it decode + lower + price; "

@@ -66,7 +66,7 @@ def infer(
         stays_here(Recipe(), Loss(), access)
     cluster = None if platform is None else Platform.from_file(platform)
     check_bundle(bundle)
-    check_file(output, ".npz", force, input)
+    check_file(output, ".npz", force, (input,))
     provider = CPU if platform is None else None
     options = Options(input=input, output=str(output), provider=provider, pixels=how, stream=True)
     options, _ = asked(read_plan(bundle), options, frames)

@@ -14,12 +14,13 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from codegen.folder import check_writable
 from dse import ending, show, show_placed
 from dse import run as job
+from dse.before import check_file
 from dse.cli.group import grouped
 from dse.cli.options import (
     FoldOption,
+    ForceOption,
     JsonOption,
     SeedOption,
     ShapeOption,
@@ -138,11 +139,13 @@ def place(
     out: Annotated[
         Path | None, typer.Option("--out", help="Write the mapping here, or the JSON of a workload's split")
     ] = None,
+    force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Place a CNN on a platform, or a graph of operators on accelerators: the best split, or how far from it one is."""
     one_of("--objective", objective, list(METHODS))
-    check_writable(out, read=(workload, of.cnn, of.platform))
+    if out:
+        check_file(out, "", force, (workload, of.cnn, of.platform))
     if (workload is None) == (of.cnn is None):
         raise CleaveError("name one thing to place: --cnn with --platform, or --workload")
     if workload:

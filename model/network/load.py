@@ -71,7 +71,9 @@ def _read(path: Path) -> onnx.ModelProto:
         raise CleaveError(f"{path}: there is no such file; give an ONNX file or zoo:NAME")
     try:
         model = wire.scan(path)
-    except (DecodeError, ValueError, OSError) as error:
+    except OSError as error:
+        raise CleaveError(f"{path}: cannot be read: {error.strerror}") from error
+    except (DecodeError, ValueError) as error:
         raise CleaveError(f"{path}: is no ONNX model ({error})") from error
     if not model.graph.node or not model.opset_import:
         raise CleaveError(f"{path}: is no ONNX model: it has no operators")

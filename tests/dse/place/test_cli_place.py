@@ -293,6 +293,18 @@ def test_a_cnn_is_placed_by_a_mapping_like_any_other(six: tuple[object, ...], ob
     assert "keep the mapping with --out FILE" in said
 
 
+def test_a_mapping_that_is_there_is_replaced_where_that_is_wanted(six: tuple[object, ...]) -> None:
+    Path("m.json").write_text("mine")
+    said = dse("place", *six, "--out", "m.json")
+    assert (said.code, said.sentences) == (
+        2,
+        ["m.json: exists already; use --force to replace it, or choose another place"],
+    )
+    assert Path("m.json").read_text() == "mine"
+    body = json.loads(done("place", *six, "--out", "m.json", "--force", "--json"))
+    assert json.loads(Path("m.json").read_text()) == body["mapping"]
+
+
 def test_what_uses_the_mapping_is_said_as_it_can_be_typed(six: tuple[object, ...]) -> None:
     said = done("place", *six, "--fold", "--out", "the mapping.json")
     (command,) = re.findall("^use it: dse (.*)$", said, re.MULTILINE)
