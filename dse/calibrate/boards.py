@@ -42,7 +42,7 @@ def described(platform: Platform, device: int) -> tuple[Any, ...]:
     """What a platform file says of a device that its speed may depend on."""
     d = platform.devices[device]
     arch = platform.hosts[d.host].arch
-    return arch, d.unit, len(d.cores), d.threads, d.provider, d.arena, d.power_w
+    return arch, d.unit, len(d.cores), d.threads, d.provider, d.arena
 
 
 def beside(platform: Platform) -> list[list[int]]:
@@ -133,8 +133,10 @@ def _machine(platform: Platform, board: Board) -> Any:
 
 
 def _said(platform: Platform, board: Board) -> tuple[Any, ...]:
-    """What the platform file says of a board."""
-    return tuple((platform.devices[d].coefficients, *described(platform, d)) for d in board.devices)
+    """What the platform file says of a board, which is in one file of coefficients."""
+    each = [platform.devices[d] for d in board.devices]
+    said = zip(each, board.devices, strict=True)
+    return tuple((device.coefficients, device.power_w, *described(platform, d)) for device, d in said)
 
 
 def _alike(platform: Platform, one: Board, other: Board, times_s: Mapping[int, Sequence[float]]) -> bool:

@@ -40,6 +40,8 @@ from runtime.transfers import Transfer, transfers
 WARMUP = 2
 LEAST, MOST = 3, 200
 """Frames of a run that count."""
+WATTS = (None,)
+"""Stands in keys of runs for what a platform file may say of watts, which are no matter of what was measured."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Job:
         devices = self.design.mapping.devices
         shards = [(s.layer, s.start, s.stop, s.axis, *_which(devices, s.device)) for s in self.design.mapping.shards]
         network = [cnn.source.blake3, cnn.folded, sorted(cnn.shapes.items())]
-        place = [[platform.devices[d].name, described(platform, d)] for d in devices or [device]]
+        place = [[platform.devices[d].name, [*described(platform, d), *WATTS]] for d in devices or [device]]
         where, turn = place[0] if len(place) == 1 else place, [self.turn] if self.turn else []
         of = [where, network, self.design.what, shards, self.design.borders, *turn]
         return blake3(json.dumps(of).encode()).hexdigest(16)
@@ -293,7 +295,7 @@ def guessed_s(subject: Subject, design: Design) -> float:
 
 def _priced(subject: Subject, design: Design) -> tuple[Platform, Priced]:
     """A design as an unknown platform has it: what a calibration is to find out need not be there."""
-    devices = tuple(replace(device, coefficients="generic") for device in subject.platform.devices)
+    devices = tuple(replace(device, coefficients="generic", slowdown=1.0) for device in subject.platform.devices)
     platform = replace(subject.platform, devices=devices)
     return platform, priced(subject.cnn.graph, platform, design.mapping)
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from codegen import folder
 from dse.calibrate.command import SAMPLES
 from dse.calibrate.fits import begun_with
 from dse.calibrate.samples import Store
@@ -37,6 +38,8 @@ def check_place(out: Path, platform: Path, check: bool) -> None:
     begun = (out / SAMPLES).is_file()
     if out.exists() and not out.is_dir():
         raise CleaveError(f"{out}: exists and is no folder; choose another place with --out")
+    if not begun and any((out / mark).exists() for mark in folder.MARKS):
+        raise CleaveError(f"{out}: holds a bundle or the results of a run; choose another place with --out")
     if check and not begun:
         raise CleaveError(f"{out}: no calibration was begun there, so there is nothing to check")
     if not begun and (out / platform.name).exists():

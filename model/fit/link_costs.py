@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-WAY, LATE, BURST, BOTH, TWO = ("way", "late", "burst", "both", "two")
+KINDS = WAY, LATE, BURST, BOTH, TWO = ("way", "late", "burst", "both", "two")
 COVERED = 0.95
 """The part of repetitions of a fit that an interval holds."""
 FASTEST_BYTES_PER_S = 1e12

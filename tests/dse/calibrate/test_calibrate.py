@@ -431,10 +431,13 @@ def test_coefficients_that_are_none_are_refused_before_anything_is_measured(here
 
 def test_what_cannot_be_is_refused_before_anything_is_written(here: Path) -> None:
     (here / "file").write_text("mine")
+    (here / "run").mkdir()
+    (here / "run" / "summary.json").write_text("{}")
     (here / "other").mkdir()
     (here / "other" / "six.onnx").write_bytes((here / "six.onnx").read_bytes())
     for more, sentence in (
         (("--out", "file"), "file: exists and is no folder; choose another place with --out"),
+        (("--out", "run"), "run: holds a bundle or the results of a run; choose another place with --out"),
         (("--out", "."), "p.txt: is there already, and would be replaced; choose another --out"),
         (("--check",), "out: no calibration was begun there, so there is nothing to check"),
         (("--adjust",), "--adjust goes with --check, whose measurements it takes"),

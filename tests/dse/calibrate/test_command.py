@@ -72,6 +72,15 @@ def test_each_kind_of_device_is_among_those_that_run_a_network_together(tmp_path
     assert names == ["h0_cpu0", "h1_gpu", "h2_cpu0", "h6_cpu01"]
 
 
+def test_runs_are_the_same_whatever_watts_are_declared_and_however_slow_devices_were_found(tmp_path: Path) -> None:
+    plain, said = (
+        [job.key for job in together(tmp_path, NETWORKS, Platform.parse(text, "p.txt"))]
+        for text in ("a, slots=0\nb, slots=0\n", "a, slots=0, cpu_power=5W\nb, slots=0, cpu_slowdown=9\n")
+    )
+    assert plain == said
+    assert plain
+
+
 def test_runs_of_other_mappings_of_the_same_devices_are_others(tmp_path: Path) -> None:
     there, back = (
         replace(job, design=replace(job.design, mapping=Mapping.whole(job.subject.cnn.graph, row)))
