@@ -91,11 +91,18 @@ def write(name: str, folder: Path, seed: int = 0) -> Path:
 
 
 def cached(name: str, seed: int = 0) -> Path:
-    """Path of ``name`` in the user's cache ($XDG_CACHE_HOME or ~/.cache), built on first use. Errors as in write."""
+    """Path of ``name`` in the user's cache ($XDG_CACHE_HOME or ~/.cache), built on first use.
+
+    ``CleaveError`` as in build, and where it cannot be kept.
+    """
     _check(name)
     folder = cache("zoo", _VERSION, f"seed{seed}")
     target = folder / f"{name}.onnx"
-    return target if target.exists() else write(name, folder, seed)
+    try:
+        return target if target.exists() else write(name, folder, seed)
+    except OSError as error:
+        what = "networks of the zoo are kept there, elsewhere if XDG_CACHE_HOME says so"
+        raise CleaveError(f"{folder}: cannot be written: {error.strerror}; {what}") from error
 
 
 def _check(name: str) -> None:

@@ -11,6 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
 from dse.lines import add_line
 from model.cost.samples import SEGMENT, Arrival, Footing, PartOf, Run, Sample
 from model.fit.link_costs import LinkSample
@@ -159,7 +161,19 @@ def _run(body: dict[str, Any]) -> Run:
     frames = {len(times_s) for times_s in (run.latencies_s, *(sample.times_s for sample in run.samples))}
     if len(frames) > 1 or 0 in frames:
         raise ValueError("its frames are not as many everywhere")
+    _check_times([run.latencies_s, *(sample.times_s for sample in run.samples)])
+    _check_times([[run.took_s, run.stolen, run.period_s or 0.0]])
+    if min(run.latencies_s) <= 0:
+        raise ValueError("a frame took no time")
+    if lost := {sample.device for sample in run.samples} - {rank.device for rank in run.ranks}:
+        raise ValueError(f"nothing is said of a rank on {min(lost)}")
     return run
+
+
+def _check_times(rows: Sequence[Sequence[float]]) -> None:
+    """``TypeError`` or ``ValueError`` where some are no finite numbers."""
+    if not np.isfinite(np.array(rows, dtype=np.float64)).all():
+        raise ValueError("some of its times are none")
 
 
 def _footing(body: dict[str, Any]) -> Footing:
@@ -173,4 +187,8 @@ def _sample(body: dict[str, Any]) -> Sample:
 
 def _link(body: dict[str, Any]) -> LinkSample:
     plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in body.items()}
-    return LinkSample(**plain)
+    link = LinkSample(**plain)
+    if not link.times_s:
+        raise ValueError("a message has no times")
+    _check_times([link.times_s, link.send_s, *([link.there_s] if link.there_s else [])])
+    return link

@@ -21,8 +21,10 @@ from runtime.errors import CleaveError
 
 FATAL = frozenset({"Split", "BatchNormalization"})
 """Operators of which ONNX Runtime ends the process, without a word, where an output has no name."""
-SQUEEZES, NEGATIVE_AXES = frozenset({"Squeeze", "Unsqueeze"}), 11
-"""Operators that leave axes out or add some, and the first opset in which these may be negative."""
+OF_AXES = {"Squeeze": ("axes",), "Unsqueeze": ("axes",), "Slice": ("axes", "starts", "ends")}
+"""Attributes with a value for each of some axes, by operator; what old opsets have."""
+NEGATIVE_AXES = 11
+"""The first opset in which these may be negative."""
 
 Shape = tuple[int, ...]
 Attributes = Mapping[str, Any]
@@ -41,13 +43,16 @@ def check_outputs(graph: onnx.GraphProto, path: Path) -> None:
 
 def check_axes(model: onnx.ModelProto, path: Path) -> None:
     """Put axes in order that ONNX understands in this one only, before opset 11; ``CleaveError`` for negative ones, of
-    which it infers a shape as if they were not there.
+    which it infers a shape as if they were not there, or none.
     """
     problems = []
     for node in model.graph.node if opset_of(model) < NEGATIVE_AXES else ():
-        for held in (held for held in node.attribute if node.op_type in SQUEEZES and held.name == "axes"):
-            held.ints[:] = sorted(held.ints)
-            if held.ints and held.ints[0] < 0:
+        held = {x.name: x.ints for x in node.attribute if x.name in OF_AXES.get(node.op_type, ())}
+        if "axes" in held:
+            order = sorted(range(len(held["axes"])), key=held["axes"].__getitem__)
+            for values in held.values():
+                values[:] = [values[at] for at in order]
+            if min(held["axes"], default=0) < 0:
                 what = f"axes from the end, as it has, are for {node.op_type} of opset {NEGATIVE_AXES} and later"
                 problems.append(f"{where_is(node, path)}: {what}; export that")
     if problems:

@@ -200,3 +200,12 @@ def test_the_cache_falls_back_to_the_home_folder(tmp_path: Path, monkeypatch: py
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert zoo.cached("squeezenet").is_relative_to(tmp_path / ".cache" / "cleave" / "zoo")
+
+
+def test_a_cache_that_cannot_be_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("mine")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(
+        CleaveError, match="seed0: cannot be written: Not a directory; networks of the zoo are kept there"
+    ):
+        zoo.cached("squeezenet")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dse.calibrate.samples import Store, opened
 from model.cost.samples import SEGMENT, Footing, PartOf, Run, Sample, means_s
+from model.fit.link_costs import LinkSample
 from runtime.errors import CleaveError
 from runtime.steady import steady_s
 from runtime.trace import Memory
@@ -101,6 +102,12 @@ def test_another_file_is_refused_and_left_alone(text: str, sentence: str, tmp_pa
         ("[0.5,0.25]", "[]", "its frames are not as many everywhere"),
         ("[0.125,0.25]", "[0.125]", "its frames are not as many everywhere"),
         ("2030-01-01", "one day", "Invalid isoformat string"),
+        ("[0.5,0.25]", "[0.5,null]", "some of its times are none"),
+        ("[0.5,0.25]", '["x",0.25]', "could not convert string to float"),
+        ("[0.5,0.25]", "[0.5,0.0]", "a frame took no time"),
+        ("[0.125,0.25]", "[0.125,NaN]", "some of its times are none"),
+        ('"took_s":0.0', '"took_s":null', "some of its times are none"),
+        ('"kind":"segment","device":"a_cpu0"', '"kind":"segment","device":"zz"', "nothing is said of a rank on zz"),
     ],
 )
 def test_a_run_that_was_edited_is_refused(file: Path, before: str, after: str, sentence: str) -> None:
@@ -154,3 +161,16 @@ def test_what_holds_up_segments_by_chance_is_shared_out_among_all(runs: float, p
     off = [time_s / alone_s * runs / period - 1 for time_s, alone_s in zip(evened, seconds, strict=True)]
     assert max(map(abs, off)) < 0.2, off
     assert max(abs(s.time_s / t * runs / period - 1) for s, t in zip(found.samples, seconds, strict=True)) > 0.25
+
+
+@pytest.mark.parametrize(
+    ("times", "sentence"), [("[]", "a message has no times"), ("[null]", "some of its times are none")]
+)
+def test_messages_that_were_edited_are_refused(times: str, sentence: str, file: Path) -> None:
+    link = LinkSample("way", "a_cpu0", "b_cpu0", False, 4, (0.5,), (0.75,))
+    with opened(file) as store:
+        store.add_links("some", [link])
+    assert reread(file).links == {"some": [link]}
+    file.write_text(file.read_text().replace("[0.75]", times))
+    with pytest.raises(CleaveError, match=f"holds a run that this version cannot read; remove the file .{sentence}"):
+        _ = reread(file).links

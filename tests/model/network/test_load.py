@@ -979,6 +979,14 @@ def test_axes_are_left_out_in_any_order(axes: list[int], folded: bool, tmp_path:
     assert_whole_is_right(graph)
 
 
+def test_a_box_may_be_taken_by_axes_in_any_order(tmp_path: Path) -> None:
+    """Up to opset 9 ONNX infers that of rising ones only."""
+    box = node("Slice", ["x"], ["s"], axes=[3, 1], starts=[1, 0], ends=[4, 2])
+    graph = graph_of(tmp_path, network([box, node("Relu", ["s"], ["y"])], {"x": (2, 3, 8, 9)}, ["y"], opset=9))
+    assert graph.tensors["y"].shape == (2, 2, 8, 3)
+    assert_whole_is_right(graph)
+
+
 @pytest.mark.parametrize("op", ["Squeeze", "Unsqueeze"])
 def test_axes_from_the_end_are_refused_where_onnx_does_not_know_them(op: str, tmp_path: Path) -> None:
     """It infers a shape as if they were not there, and ONNX Runtime makes the right one."""
