@@ -75,17 +75,17 @@ def calibrated(
     Errors: of segments, as fitted and held out (found by a fit that has not seen their runs), of frames of such runs,
     what predictions are expected to be off by, here and minutes later, and of the memory.
     """
-    figures = [field.name for field in fields(FrameError)]
+    types, figures = body(lab, found, made)["types"], [field.name for field in fields(FrameError)]
     expected = [f"expected\n{figure}" for figure in figures]
     headers = ["device", "network", "alone\nms", "fitted", "held\nout", "frame", *expected, "memory"]
     rows = [
         [row["device"], row["network"], f"{row['latency_s'] * 1e3:.2f}", *map(_percent, _errors(type_, row, figures))]
-        for type_ in body(lab, found, made)["types"]
+        for type_ in types
         for row in type_["networks"]
     ]
     console.print(show.table(headers, rows, text=2), markup=False)
-    for type_ in found.types:
-        _alike(console, lab.platform, type_, found.looks)
+    for type_, told in zip(found.types, types, strict=True):
+        _alike(console, lab.platform, type_, told["times_as_long"])
     if made.links:
         _links(console, made.links)
         for sentence in held_up(lab.platform, made.links):
@@ -101,13 +101,13 @@ def calibrated(
     show.line(console, f"use it: {shlex.join(['--platform', str(platform)])}")
 
 
-def _alike(console: Console, platform: Platform, type_: Type, looks: Sequence[Run]) -> None:
+def _alike(console: Console, platform: Platform, type_: Type, times_as_long: Mapping[str, float]) -> None:
     """For which devices each of a type was measured, too, and which of these are not quite as fast."""
     for measured, *others in zip(*(board.devices for board in type_.boards), strict=True):
         if others:
             names = ", ".join(platform.devices[device].name for device in others)
             show.line(console, f"{platform.devices[measured].name} was measured for {names}, too")
-    far = {name: times for name, times in _times_as_long(platform, type_, looks).items() if abs(times - 1) > DRIFT}
+    far = {name: times for name, times in times_as_long.items() if abs(times - 1) > DRIFT}
     for name, times in far.items():
         show.line(console, f"{name} took {times:.2f} times as long as the device that was measured for it")
     if far:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from codegen import folder
 from codegen.render import PYTHON, TARGETS
@@ -198,10 +199,7 @@ def run(
         )
         return
     if measuring:
-        lacking = unfit(say, cluster, access)
-        for sentence in lacking.sentences:
-            show.line(say, f"cannot be measured on: {sentence}")
-        measuring = replace(measuring, unfit=frozenset(lacking.failures))
+        measuring = replace(measuring, unfit=_unfit(say, cluster, access))
     with searching(say, settings) as (step, tell):
         outcome = job.run(
             loaded,
@@ -223,6 +221,14 @@ def run(
         show.outcome(console, outcome, cluster, settings.generations, out)
     in_vain = outcome.closed is not None and outcome.closed.in_vain
     raise typer.Exit(0 if outcome.passed and not in_vain else 1)
+
+
+def _unfit(say: Console, cluster: Platform, access: Running) -> frozenset[str]:
+    """Names of hosts that cannot be measured on, which are told."""
+    lacking = unfit(say, cluster, access)
+    for sentence in lacking.sentences:
+        show.line(say, f"cannot be measured on: {sentence}")
+    return frozenset(lacking.failures)
 
 
 def splits_of(asked: int | None, cluster: Platform) -> int:

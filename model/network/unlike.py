@@ -41,7 +41,7 @@ def check_outputs(graph: onnx.GraphProto, path: Path) -> None:
         raise CleaveError(*problems[:10])
 
 
-def check_axes(model: onnx.ModelProto, path: Path) -> None:
+def order_axes(model: onnx.ModelProto, path: Path) -> None:
     """Put axes in order that ONNX understands in this one only, before opset 11; ``CleaveError`` for negative ones, of
     which it infers a shape as if they were not there, or none.
     """

@@ -26,7 +26,7 @@ def look(device: str, network: str, time_s: float) -> Run:
 def shown(looks: list[Run]) -> str:
     """The lines about the type."""
     text = io.StringIO()
-    _alike(Console(file=text, width=200), CLUSTER, ALL, looks)
+    _alike(Console(file=text, width=200), CLUSTER, ALL, _times_as_long(CLUSTER, ALL, looks))
     return text.getvalue()
 
 
