@@ -7,6 +7,7 @@ This is what a split is judged by, whichever method has found it: plain, and by 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,20 +65,20 @@ def load(on: Workload, device: Ints, machines: int = 1, slow: float = 1.0) -> Lo
     source, reader = on.edge[:, 0], on.edge[:, 1]
     cut, at = device[source] != device[reader], machine_of(on, machines)[device]
     far = at[source] != at[reader]
-    arrives = np.unique(np.stack([source, device[reader], far], axis=1)[cut], axis=0)
-    leaves = np.unique(np.stack([source, device[source], far], axis=1)[cut], axis=0)
-    into, out = (np.zeros(on.devices) for _ in range(2))
-    for moves, what in ((into, arrives), (out, leaves)):
-        np.add.at(moves, what[:, 1], on.cost[what[:, 0]] * np.where(what[:, 2], slow, 1.0))
-    into[on.accelerators :] = out[on.accelerators :] = 0
-    return Load(_sum(on, device, time), into, out, _sum(on, device, on.size))
+
+    def moves(ends: Ints) -> Floats:
+        """(devices,) transfers by the device that each edge counts at, once a source, device and distance."""
+        keys = (source.astype(np.int64) * on.devices + device[ends]) * 2 + far
+        of, is_far = np.divmod(np.unique(keys[cut]), 2)
+        taken = on.cost[of // on.devices] * np.where(is_far, slow, 1.0)
+        return _sum(on, of % on.devices, taken) * (np.arange(on.devices) < on.accelerators)
+
+    return Load(_sum(on, device, time), moves(reader), moves(source), _sum(on, device, on.size))
 
 
-def _sum(on: Workload, device: Ints, of: Floats) -> Floats:
-    """(devices,) sums over the nodes of each device."""
-    found = np.zeros(on.devices)
-    np.add.at(found, device, of)
-    return found
+def _sum(on: Workload, device: NDArray[np.integer[Any]], of: Floats) -> Floats:
+    """(devices,) sums of figures by the device of each."""
+    return np.asarray(np.bincount(device, of, on.devices), np.float64)
 
 
 def period(on: Workload, device: Ints, mode: str = SUM) -> float:

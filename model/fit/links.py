@@ -191,8 +191,8 @@ def _line(points: Sequence[tuple[int, float, float]]) -> Floats:
     """``(2,)`` seconds, and seconds a byte, neither negative, through (size, seconds, seconds of the whole message).
 
     An error counts by the part of the message's time that it is: what copying takes before a small message leaves
-    tells nothing of a large one, of which only the request is sent. A message that took no time, as clocks that were
-    disturbed have it, tells nothing.
+    tells nothing of a large one, of which only the request is sent. One that took no time tells nothing, as in
+    ``by_size``.
     """
     told = [point for point in points if point[2] > 0]
     if not told:
@@ -281,9 +281,11 @@ def way_times(samples: Iterable[LinkSample]) -> WayTimes:
 
 
 def by_size(pair: Pair, times: WayTimes) -> dict[int, float]:
-    """Size → seconds one way; of small messages the mean of there and back, which no clock has a part in."""
+    """Size → seconds one way; of small messages the mean of there and back, which no clock has a part in. One that took
+    no time, as clocks that were disturbed have it, tells nothing and is left out."""
     there, back = (times.get(each, {}) for each in (pair, pair[::-1]))
-    return {n: (t + back[n]) / 2 if n <= ALIKE_BYTES and n in back else t for n, t in there.items()}
+    known = {n: (t + back[n]) / 2 if n <= ALIKE_BYTES and n in back else t for n, t in there.items()}
+    return {n: t for n, t in known.items() if t > 0}
 
 
 def _overhead(size: int, own: Floats, other: Floats) -> float:
@@ -312,7 +314,7 @@ def _step(rest: Mapping[int, float], per_byte: float) -> float:
 
 
 def _share(sample: LinkSample, times: WayTimes) -> Floats:
-    """``(1,)`` how far two messages hold one another up; NaN where they were not measured apart."""
+    """``(1,)`` how far two messages hold one another up; NaN where they were not measured apart, or took no time."""
     second = (sample.target, sample.source) if sample.kind == BOTH else (sample.also, sample.target)
     one, two = (times.get(p, {}).get(sample.size_bytes, np.nan) for p in ((sample.source, sample.target), second))
-    return np.array([(_median(sample.times_s) - max(one, two)) / min(one, two)])
+    return np.array([(_median(sample.times_s) - max(one, two)) / min(one, two) if min(one, two) > 0 else np.nan])

@@ -203,9 +203,8 @@ def _lrn(graph: Graph, layer: Layer, kind: int) -> Rule | None:
     """Channel i looks at the neighbours that its window covers."""
     if kind != CHANNELS:
         return same(graph, layer, kind)
-    size = layer.integer("size", 1)
-    need = Need(CHANNELS, lo=-((size - 1) // 2), hi=-(-(size - 1) // 2))
-    return Rule((need,), length(graph, layer, kind), crop=True)
+    reach = layer.integer("size", 1) // 2  # an odd one: others do not run
+    return Rule((Need(CHANNELS, lo=-reach, hi=reach),), length(graph, layer, kind), crop=True)
 
 
 def _element_wise(graph: Graph, layer: Layer, kind: int) -> Rule | None:

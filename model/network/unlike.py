@@ -149,6 +149,11 @@ def _scaled(node: onnx.NodeProto, a: Attributes, weights: Constants, shape: Shap
     return [(shape[axis], scale) for axis, scale in zip(axes, scales, strict=False)] if shape else []
 
 
+def _normalised(node: onnx.NodeProto, a: Attributes, weights: Constants, shapes: Mapping[str, Shape]) -> str:
+    """ONNX says how far an even window over channels reaches, ONNX Runtime takes odd ones only."""
+    return "" if a["size"] % 2 else f"ONNX Runtime runs no LRN of an even size ({a['size']}); export it with an odd one"
+
+
 def _fourier(node: onnx.NodeProto, a: Attributes, weights: Constants, shapes: Mapping[str, Shape]) -> str:
     """One-sided where nothing is said, says the standard, and so ONNX Runtime computes; inference has both sides."""
     if "onesided" in a:
@@ -169,6 +174,7 @@ UNLIKE: dict[str, Callable[[onnx.NodeProto, Attributes, Constants, Mapping[str, 
     **dict.fromkeys(CONVOLUTIONS, _convolved),
     **dict.fromkeys(("AveragePool", "MaxPool"), _pooled),
     "ConvTranspose": _transposed,
+    "LRN": _normalised,
     **dict.fromkeys(RESIZES, _resized),
     "Reshape": _reshaped,
     "STFT": _fourier,

@@ -167,6 +167,21 @@ def test_a_pair_whose_frames_were_all_disturbed_does_not_make_taking_slow() -> N
     assert found.devices["small"].receive_s.value == pytest.approx(calm.devices["small"].receive_s.value, rel=0.3)
 
 
+def test_a_message_that_took_no_time_tells_nothing() -> None:
+    """As a clock has it that was set meanwhile, or one that ticks seldom."""
+    truth = Truth(clock=0.0)
+    timeless = [
+        replace(s, times_s=(0.0,) * len(s.times_s)) if (s.kind, s.size_bytes) == (WAY, 2**22) else s
+        for s in truth.samples()
+    ]
+    together = (truth.whole(2**22),) * 6
+    found = fit([*timeless, LinkSample(BOTH, "a_cpu0", "b_cpu0", False, 2**22, together, together, count=2)], TYPES)
+    for path in found.paths:
+        assert 2**22 not in path.errors
+        assert path.bandwidth_bytes_per_s.value == pytest.approx(Truth.bandwidth, rel=0.05)
+    assert np.isnan(found.sharing[0].share.value)
+
+
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_how_far_messages_hold_one_another_up(share: float) -> None:
     truth = Truth(clock=0.0)

@@ -159,15 +159,6 @@ def test_normalisation_over_channels_asks_its_neighbours(size: int, draw: Draw) 
     assert assert_every_cut_is_exact(chain(middle, (2, 7, 3, 2)), draw) == "nch"
 
 
-@pytest.mark.parametrize("size", [2, 4])
-def test_an_even_window_over_channels_reaches_further_up_than_down(size: int, tmp_path: Path) -> None:
-    """ONNX's definition; ONNX Runtime itself takes odd windows only."""
-    graph = graph_of(tmp_path, chain(node("LRN", ["h"], ["m"], size=size), (1, 9, 2, 2)))
-    rule = boxes.rule(graph, graph.by_name["m"])
-    assert rule is not None
-    assert rule.needs[0].interval(4, 5, 9) == (4 - (size - 1) // 2, 5 + size // 2)
-
-
 @pytest.mark.parametrize("opset", [9, 11, NEWEST])
 @pytest.mark.parametrize("shape", [(5,), (1, 5), (3, 1), (1,), (), (3, 5), None])
 @given(draw=randoms)

@@ -793,6 +793,17 @@ def test_a_transposed_convolution_that_makes_less_than_it_gets_is_refused(tmp_pa
     ]
 
 
+def test_a_normalisation_over_an_even_number_of_channels_is_refused(tmp_path: Path) -> None:
+    def model(size: int) -> ModelProto:
+        return network([node("LRN", ["x"], ["y"], "norm", size=size)], {"x": (1, 8, 3, 3)}, ["y"])
+
+    assert_whole_is_right(graph_of(tmp_path, model(3)))
+    with pytest.raises(Exception, match="size"):
+        run_whole(model(4), {"x": weight(1, 8, 3, 3)})
+    (sentence,) = refused_model(tmp_path, model(4))
+    assert sentence == "layer 'norm': ONNX Runtime runs no LRN of an even size (4); export it with an odd one"
+
+
 @pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
 def test_a_ratio_of_axes_counted_from_the_end_is_refused(policy: str, tmp_path: Path) -> None:
     def model(axes: list[int]) -> ModelProto:
