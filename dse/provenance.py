@@ -1,6 +1,6 @@
 """Whether coefficients were measured of what a platform is now: settings, and what hosts say of themselves.
 
-Coefficient files name what their measurements depend on (``Coefficients.measured``). What differs need not make
+Coefficient files name what their measurements depend on (``model.cluster.origin``). What differs need not make
 predictions wrong; whether it does is what ``dse calibrate --check`` measures.
 """
 
@@ -26,9 +26,6 @@ WATCHED = (
     PROGRAMS,
 )
 """Conditions that are compared."""
-PROVIDERS = "providers"
-"""In ``Coefficients.measured``: unit → what it computed with."""
-
 Conditions = Mapping[str, str]
 
 
@@ -73,17 +70,18 @@ def warning(clauses: list[str]) -> str | None:
 
 def _differences(device: Device, now: Conditions) -> Iterator[str]:
     found = coefficients.load(device.coefficients)
-    if not found.measured:
+    origin = found.measured
+    if origin is None:
         return
-    unit, names = found.unit(device.unit), found.measured.get("devices", [])
-    if device.name not in names:
-        yield f"measured on {', '.join(map(str, names))}, and not"
+    unit = found.unit(device.unit)
+    if device.name not in origin.devices:
+        yield f"measured on {', '.join(origin.devices)}, and not"
     if unit.threads != device.threads:
         yield _was("threads", device.threads, unit.threads)
-    provider = found.measured.get(PROVIDERS, {}).get(device.unit, device.provider)
+    provider = origin.providers.get(device.unit, device.provider)
     if provider != device.provider:
         yield _was("provider", device.provider, provider)
-    yield from changes(found.measured.get("conditions", {}), now)
+    yield from changes(origin.conditions, now)
 
 
 def _was(name: str, now: Any, before: Any) -> str:

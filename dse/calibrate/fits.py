@@ -26,9 +26,6 @@ from model.fit.turn import fit_fill, fit_turn
 from model.fit.waiting import fit_waiting
 from runtime.reading import parsed
 
-DECLARED = "declared"
-"""In ``Coefficients.measured``, the set that what was not measured is taken from."""
-
 Alike = Mapping[str, tuple[str, str]]
 """Device → name of its type, and its unit."""
 Fits = dict[str, dict[str, tuple[UnitCost, Report]]]
@@ -43,7 +40,7 @@ def declared(name: str) -> str:
     found = name
     if Path(name).is_file():
         with suppress(ValueError, LookupError, TypeError):
-            found = str(parsed(Path(name).read_bytes())["measured"][DECLARED])
+            found = str(parsed(Path(name).read_bytes())["measured"]["declared"])
     return str(Path(found).resolve()) if Path(found).is_file() else found
 
 

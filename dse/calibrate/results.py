@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dse.calibrate.command import SAMPLES, Lab, Measured, Type, alike_devices
-from dse.calibrate.fits import DECLARED, Fitting, declared, labels
+from dse.calibrate.fits import Fitting, declared, labels
 from dse.calibrate.link_keys import host_keys
-from dse.provenance import PROVIDERS
 from model.cluster.coefficients import Coefficients, UnitCost
+from model.cluster.origin import Origin
 from model.cluster.platform_edit import edited
 from model.cluster.platform_file import SLOWDOWN, Sheet
 from model.cost.samples import Run
@@ -56,22 +55,22 @@ def _set(
 ) -> Coefficients:
     devices = [lab.platform.devices[device] for device in type_.devices]
     dates = sorted(run.date for run in runs)
-    measured: dict[str, Any] = {
-        "date": [dates[0], dates[-1]],
-        "hosts": sorted({run.host for run in runs}),
-        "devices": list(alike_devices(lab.platform, [type_])),
-        "networks": {run.network: run.model for run in runs},
-        "conditions": runs[0].conditions,
-        PROVIDERS: {device.unit: device.provider for device in devices},
-        "commands": sorted({run.command for run in runs}),
-        "samples": SAMPLES,
-        DECLARED: declared(devices[0].coefficients),
-        "residuals": {device: report.to_json() for device, (_, report) in fits.items()},
-    }
+    origin = Origin(
+        date=(dates[0], dates[-1]),
+        hosts=tuple(sorted({run.host for run in runs})),
+        devices=tuple(alike_devices(lab.platform, [type_])),
+        commands=tuple(sorted({run.command for run in runs})),
+        samples=SAMPLES,
+        declared=declared(devices[0].coefficients),
+        networks={run.network: run.model for run in runs},
+        conditions=runs[0].conditions,
+        providers={device.unit: device.provider for device in devices},
+        residuals={device: report.to_json() for device, (_, report) in fits.items()},
+    )
     names = ", ".join(sorted({run.network for run in runs}))
     provenance = f"measured by dse calibrate with {names} on {', '.join(d.name for d in devices)}, {dates[0][:10]}"
     units = {device.unit: fits[device.name][0] for device in devices}
-    return Coefficients(type_.name, True, provenance, units, measured)
+    return Coefficients(type_.name, True, provenance, units, origin)
 
 
 def _changes(lab: Lab, types: Sequence[Type], links: LinkCosts | None) -> dict[int, dict[str, str]]:

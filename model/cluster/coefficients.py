@@ -18,10 +18,10 @@ from dataclasses import MISSING, astuple, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from model.cluster import records
 from model.cluster.caches import COLD, Caches
+from model.cluster.origin import Origin
 from model.cluster.shipped import Shipped
 from model.network import boxes
 from model.network.layer_kinds import KINDS, PAIRS, PART, part_of
@@ -218,14 +218,14 @@ class UnitCost:
 class Coefficients:
     """A set for one kind of board. ``calibrated``: measured on the user's cluster, not fitted to published figures.
 
-    measured: where, when, how and with what it was measured, and what was left over; empty in a set that was not
+    measured: None of a set that was not
     """
 
     name: str
     calibrated: bool
     provenance: str
     units: dict[str, UnitCost]
-    measured: dict[str, Any] = field(default_factory=dict)
+    measured: Origin | None = None
 
     def unit(self, unit: str) -> UnitCost:
         """The figures of ``cpu`` or ``gpu``; ``CleaveError`` when the set has none."""
@@ -293,13 +293,7 @@ def parse(text: str, where: str) -> Coefficients:
             "into the same folder: what was measured is kept there"
         )
     found = records.read(Coefficients, body, where)
-    kinds = {"devices": list, "conditions": dict, "providers": dict}
-    problems = [
-        f"{where}: measured.{name}: is no {'list' if kind is list else 'object'}"
-        for name, kind in kinds.items()
-        if not isinstance(found.measured.get(name, kind()), kind)
-    ]
-    problems += [p for name, unit in found.units.items() for p in _problems(unit, f"{where}: units.{name}")]
+    problems = [p for name, unit in found.units.items() for p in _problems(unit, f"{where}: units.{name}")]
     if problems:
         raise CleaveError(*problems[: records.MOST])
     return found

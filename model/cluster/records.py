@@ -92,8 +92,11 @@ class _Reader:
         return {key_of(key): self.value(value_of, value, (*place, key)) for key, value in readable.items()}
 
     def _list(self, of: tuple[Any, ...], body: Any, place: Place) -> Any:
+        if of[-1] is ... and isinstance(body, list):
+            of = of[:1] * len(body)
         if not isinstance(body, list) or len(body) != len(of):
-            return self._wrong(place, f"must be a list of {len(of)} numbers, not {body!r}")
+            size = "a list" if of[-1] is ... else f"a list of {len(of)}"
+            return self._wrong(place, f"must be {size}, not {body!r}")
         return tuple(self.value(kind, value, place) for kind, value in zip(of, body, strict=True))
 
 

@@ -157,7 +157,7 @@ def _seen(found: Bench) -> list[float]:
 def unseen(network: str, platform: Path, folder: Path, budget_s: float, access: Running) -> Platform:
     """The platform as a calibration without the network would have it, its devices as slow as they are now."""
     devices = Platform.from_file(str(platform)).devices
-    (sets,) = {tuple(load(device.coefficients).measured["networks"]) for device in devices}
+    (sets,) = {tuple(origin.networks) for d in devices if (origin := load(d.coefficients).measured)}
     folder.mkdir()
     lines = (platform.parent / SAMPLES).read_text(encoding="utf-8").splitlines(keepends=True)
     (folder / SAMPLES).write_text(

@@ -17,6 +17,7 @@ from model.cluster.platform import Platform
 from model.mappings.mapping import Mapping
 from model.network.load import load
 from tests.command import dse
+from tests.origin import ORIGIN
 from tests.tiny_cnn import save, six_layers
 
 LINES = "a, address=localhost, slots=0, coefficients=a.json\nfar, slots=0, coefficients=a.json\n"
@@ -34,8 +35,9 @@ def measured(**what: Any) -> None:
     """A coefficient file of both devices, as ``dse calibrate`` leaves it."""
     usual = coefficients.load("generic")
     units = {"cpu": replace(usual.unit("cpu"), threads=1)}
-    said = {"devices": ["a_cpu0", "far_cpu0"], "conditions": {}, "providers": {"cpu": "CPUExecutionProvider"}, **what}
-    Path("a.json").write_text(replace(usual, calibrated=True, units=units, measured=said).to_json())
+    origin = replace(ORIGIN, devices=("a_cpu0", "far_cpu0"), providers={"cpu": "CPUExecutionProvider"})
+    said = replace(usual, calibrated=True, units=units, measured=replace(origin, **what))
+    Path("a.json").write_text(said.to_json())
 
 
 def clauses(lines: str = LINES, **seen: dict[str, str]) -> list[str]:
@@ -105,6 +107,7 @@ def test_commands_that_predict_warn_in_one_line(here: Path, command: str, more: 
 
 def test_a_coefficient_file_that_has_changed_is_read_again() -> None:
     first = coefficients.load("a.json")
+    assert first.measured is not None
     assert coefficients.load("a.json") is first
-    measured(devices=["b_cpu0"])
-    assert coefficients.load("a.json").measured["devices"] == ["b_cpu0"]
+    measured(devices=("b_cpu0",))
+    assert coefficients.load("a.json").measured == replace(first.measured, devices=("b_cpu0",))

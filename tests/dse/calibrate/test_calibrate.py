@@ -152,9 +152,10 @@ def test_the_platform_file_that_is_written_is_the_given_one_with_what_was_measur
         )  # fmt: skip
     found = coefficients.load(str(finished / "a.json"))
     assert found.calibrated
-    assert found.measured["devices"] == ["a_cpu0", "c_cpu0"]
-    assert found.measured["declared"] == "generic"
-    assert found.measured["conditions"]["onnxruntime"]
+    assert found.measured is not None
+    assert found.measured.devices == ("a_cpu0", "c_cpu0")
+    assert found.measured.declared == "generic"
+    assert found.measured.conditions["onnxruntime"]
     assert {kernel.op for kernel in found.unit("cpu").kernels.values()} >= {"Conv", "Gemm", "MaxPool"}
     assert "not calibrated" not in priced(finished / "p.txt")
 

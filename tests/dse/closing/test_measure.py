@@ -21,6 +21,7 @@ from dse.units import many
 from model.cluster import coefficients
 from runtime.errors import CleaveError
 from tests.command import PROGRAM, done, dse, files
+from tests.origin import ORIGIN
 from tests.tiny_cnn import branches, save
 
 if TYPE_CHECKING:
@@ -206,7 +207,8 @@ def test_hosts_that_cannot_be_reached_are_told_and_the_others_measured(here: Pat
 @pytest.mark.cluster
 def test_hosts_of_a_cluster_measure_and_say_what_they_are(testbed: Cluster, here: Path) -> None:
     usual = coefficients.load("generic")
-    said = {"devices": [f"{host}_cpu{k % 2}" for k, host in enumerate(testbed.hosts)], "conditions": {"kernel": "2.6"}}
+    devices = tuple(f"{host}_cpu{k % 2}" for k, host in enumerate(testbed.hosts))
+    said = replace(ORIGIN, devices=devices, conditions={"kernel": "2.6"})
     (here / "old.json").write_text(replace(usual, calibrated=True, measured=said).to_json())
     (here / "p.txt").write_text(testbed.platform.read_text().replace("coefficients=generic", "coefficients=old.json"))
     with testbed.hurried():

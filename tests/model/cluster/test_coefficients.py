@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
-from model.cluster import coefficients
+from model.cluster import coefficients, records
 from model.network import layer_kinds
 from runtime.errors import CleaveError
+from tests import origin
+
+ORIGIN = records.plain(origin.ORIGIN)
 
 
 def body() -> dict[str, Any]:
@@ -126,7 +129,7 @@ KERNEL = {"op": "Conv", "whole_s": 1e-3, "splits": {"1": [1e-4, 9e-4]}, "error":
         (put({"Conv-1": {"op": "Conv"}}, "units", "cpu", "kernels"), r"kernels.Conv-1: has no 'whole_s'$"),
         (
             put({"C": KERNEL | {"splits": {"1": [1]}}}, "units", "cpu", "kernels"),
-            r"splits.1: must be a list of 2 numbers",
+            r"splits.1: must be a list of 2, not",
         ),
         (
             put({"C": KERNEL | {"splits": {"x": [1, 1]}}}, "units", "cpu", "kernels"),
@@ -157,9 +160,12 @@ KERNEL = {"op": "Conv", "whole_s": 1e-3, "splits": {"1": [1e-4, 9e-4]}, "error":
             rf"frame_errors.tiny.latency: {NUMBER} 'small'$",
         ),
         (put([], "measured"), r"^mine.json: measured: must be an object, not \[\]$"),
-        (put({"devices": None}, "measured"), r"^mine.json: measured.devices: is no list$"),
-        (put({"conditions": 0}, "measured"), r"^mine.json: measured.conditions: is no object$"),
-        (put({"providers": ["cpu"]}, "measured"), r"^mine.json: measured.providers: is no object$"),
+        (put({**ORIGIN, "devices": None}, "measured"), r"^mine.json: measured.devices: must be a list, not None$"),
+        (put({**ORIGIN, "hosts": ["a", 7]}, "measured"), r"^mine.json: measured.hosts: must be text, not 7$"),
+        (put({**ORIGIN, "date": ["2023"]}, "measured"), r"measured.date: must be a list of 2, not \['2023'\]$"),
+        (put({**ORIGIN, "conditions": 0}, "measured"), r"^mine.json: measured.conditions: must be an object, not 0$"),
+        (put({**ORIGIN, "providers": ["cpu"]}, "measured"), r"^mine.json: measured.providers: must be an object, not"),
+        (put({}, "measured"), r"^mine.json: measured: has no 'devices'$"),
     ],
 )
 def test_a_wrong_set_is_refused(change: Callable[[dict], None], sentence: str) -> None:
@@ -200,8 +206,9 @@ def test_a_calibrated_set_is_written_as_it_is_read() -> None:
         "caches": {"held": 0.6, "fade_s": 0.02},
     }
     whole["units"]["cpu"]["layers"]["fc"] |= {"s_per_byte": 1e-10, "error": 0.2}
-    whole["measured"] = {"hosts": ["pi0"], "residuals": {"mean": 0.01}}
+    whole["measured"] = {**ORIGIN, "residuals": {"mean": -0.01}}
     found = coefficients.parse(json.dumps(whole), "mine.json")
+    assert found.measured == replace(origin.ORIGIN, residuals={"mean": -0.01})
     assert found.unit("cpu").kernels == {"Conv-0123": coefficients.Kernel("Conv", 1e-3, {1: (1e-4, 9e-4)}, 0.02)}
     assert found.unit("cpu").gains == {"Conv-0123>Relu-4567": 1e-6}
     assert found.unit("cpu").gain_parts == {"conv>activation": 0.5}
@@ -213,7 +220,8 @@ def test_a_calibrated_set_is_written_as_it_is_read() -> None:
 def test_a_shipped_set_is_written_as_it_is_read(name: str) -> None:
     found = coefficients.load(name)
     assert coefficients.parse(found.to_json(), name) == found
-    assert found.unit("cpu").kernels == found.unit("cpu").gains == found.unit("cpu").gain_parts == found.measured == {}
+    assert found.unit("cpu").kernels == found.unit("cpu").gains == found.unit("cpu").gain_parts == {}
+    assert found.measured is None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{"])
