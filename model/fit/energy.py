@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy
 
 from model.cluster.coefficients import UnitCost
 from model.cost.samples import LEAST_S, Run, Sample
@@ -104,6 +103,4 @@ def _solved(metered: Sequence[Metered], energy: Floats, likely: Floats) -> Float
 def _near(rows: Floats, energy: Floats, likely: Floats, doubt: Floats) -> Floats:
     """What makes up energies, near what is likely of it. doubt: of that"""
     both = np.vstack([rows / (RELATIVE * energy)[:, None], np.diag(1 / doubt)])
-    return nonnegative(
-        scipy.sparse.csr_matrix(both), np.concatenate([np.full(len(energy), 1 / RELATIVE), likely / doubt])
-    )
+    return nonnegative(both, np.concatenate([np.full(len(energy), 1 / RELATIVE), likely / doubt]))

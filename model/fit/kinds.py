@@ -14,7 +14,6 @@ from itertools import product, starmap
 from statistics import fmean
 
 import numpy as np
-import scipy
 
 from model.cluster.caches import COLD, Caches
 from model.cluster.coefficients import Kernel, LayerCost, UnitCost
@@ -171,7 +170,7 @@ def _solved(amounts: Floats, seconds: Floats, guess: Floats, rounds: int = ROUND
     weight = np.ones(len(seconds))
     for _ in range(rounds):
         both = np.vstack([rows * weight[:, None], pull])
-        x = nonnegative(scipy.sparse.csr_matrix(both), np.append(parts * weight, pull @ guess))
+        x = nonnegative(both, np.append(parts * weight, pull @ guess))
         off = np.abs(rows @ x - parts)
         weight = 1 / np.sqrt(np.maximum(1.0, off / max(FAR, float(np.median(off)))))
     return x

@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from statistics import median
 
 import numpy as np
 import scipy
@@ -134,10 +135,10 @@ def _ends(links: LinkCosts, kind: str) -> list[Floats]:
 
 def _redrawn(sample: LinkSample, random: np.random.Generator) -> LinkSample:
     """The same probe with its frames drawn anew."""
-    chosen = random.integers(len(sample.times_s), size=len(sample.times_s))
+    chosen = random.integers(len(sample.times_s), size=len(sample.times_s)).tolist()
 
     def drawn(values: tuple[float, ...]) -> tuple[float, ...]:
-        return tuple(values[k] for k in chosen) if values else ()
+        return tuple(map(values.__getitem__, chosen)) if values else ()
 
     return replace(sample, send_s=drawn(sample.send_s), times_s=drawn(sample.times_s), there_s=drawn(sample.there_s))
 
@@ -161,7 +162,7 @@ def _overheads(samples: Sequence[LinkSample], types: Mapping[str, str], kind: st
         return times.get((s.source, s.target), {}).get(s.size_bytes, np.inf)
 
     def sending(probes: Sequence[LinkSample]) -> Floats:
-        return _line([(s.size_bytes, _median(s.send_s), whole(s)) for s in probes])
+        return _line([(s.size_bytes, median(s.send_s), whole(s)) for s in probes])
 
     come = _of(samples, WAY, types, kind, received=True)
     sends = {name: sending(_of(samples, WAY, types, name)) for name in {kind, *(types[s.source] for s in come)}}
@@ -170,8 +171,8 @@ def _overheads(samples: Sequence[LinkSample], types: Mapping[str, str], kind: st
     receive = _line(_taken(taken, times))
     receive = _at_most(receive, [(s.size_bytes, whole(s) - each) for s, each in zip(come, spent, strict=True)])
     gaps = [_gap(s, whole(s), send, receive) for s in bursts if np.isfinite(whole(s))]
-    rest = max(_median([whole(s) for s in sent if s.size_bytes <= SMALL_BYTES] or [0.0]) - send[0] - receive[0], 0.0)
-    gap = min(_median(gaps or [0.0]), rest) if any(not s.local for s in sent) else rest
+    rest = max(median([whole(s) for s in sent if s.size_bytes <= SMALL_BYTES] or [0.0]) - send[0] - receive[0], 0.0)
+    gap = min(median(gaps or [0.0]), rest) if any(not s.local for s in sent) else rest
     return np.array([*send, *receive, gap, 0.0])
 
 
@@ -181,10 +182,6 @@ def _of(
     """The probes that show what a type of device takes, as the sender, or as the receiver."""
     mine = [s for s in samples if s.kind == probe and types[s.target if received else s.source] == kind]
     return [s for s in mine if not s.local] or mine
-
-
-def _median(values: Sequence[float]) -> float:
-    return float(np.median(values))
 
 
 def _line(points: Sequence[tuple[int, float, float]]) -> Floats:
@@ -222,7 +219,7 @@ def _taken(samples: Sequence[LinkSample], times: WayTimes) -> list[tuple[int, fl
         ]
         seen = [t for t, surely in frames if surely]
         if 2 * len(seen) > len(frames):
-            points.append((size, float(np.quantile(seen, 0.25)), _median([whole for _, whole in probes])))
+            points.append((size, float(np.quantile(seen, 0.25)), median([whole for _, whole in probes])))
     return points
 
 
@@ -234,13 +231,13 @@ def _at_most(receive: Floats, left: Sequence[tuple[int, float]]) -> Floats:
     small = [seconds for size, seconds in left if size <= SMALL_BYTES]
     large = [seconds / size for size, seconds in left if size > EAGER_BYTES]
     return np.array(
-        [min(r, max(_median(most), 0.0)) if most else r for r, most in zip(receive, (small, large), strict=True)]
+        [min(r, max(median(most), 0.0)) if most else r for r, most in zip(receive, (small, large), strict=True)]
     )
 
 
 def _gap(burst: LinkSample, one_s: float, send: Floats, receive: Floats) -> float:
     """Seconds that a link takes for each more message, unless handing it over takes as long."""
-    more = (_median(burst.times_s) - one_s) / (burst.count - 1) - receive[0]
+    more = (median(burst.times_s) - one_s) / (burst.count - 1) - receive[0]
     return max(more, 0.0) if more > send[0] else 0.0
 
 
@@ -252,8 +249,8 @@ def _path(pair: Pair, times: WayTimes, local: bool, own: Floats, other: Floats) 
     latency, per_byte, overlap = 0.0, 0.0, float(other[5])
     for _ in range(ROUNDS):
         lags = [(lag_s(latency, overlap, per_byte * size), size) for size in large]
-        per_byte = max(_median([(rest[size] - lag) / size for lag, size in lags]), 1 / FASTEST_BYTES_PER_S)
-        lag = _median([rest[size] - (1 - overlap) * per_byte * size for size in small])
+        per_byte = max(median([(rest[size] - lag) / size for lag, size in lags]), 1 / FASTEST_BYTES_PER_S)
+        lag = median([rest[size] - (1 - overlap) * per_byte * size for size in small])
         latency = 0.0 if local else max(lag, 0.0)
     return np.array([1 / per_byte, latency, _step(rest, per_byte)])
 
@@ -276,7 +273,7 @@ def way_times(samples: Iterable[LinkSample]) -> WayTimes:
     found: dict[Pair, dict[int, float]] = defaultdict(dict)
     for s in samples:
         if s.kind == WAY:
-            found[s.source, s.target][s.size_bytes] = _median(s.times_s)
+            found[s.source, s.target][s.size_bytes] = median(s.times_s)
     return found
 
 
@@ -317,4 +314,4 @@ def _share(sample: LinkSample, times: WayTimes) -> Floats:
     """``(1,)`` how far two messages hold one another up; NaN where they were not measured apart, or took no time."""
     second = (sample.target, sample.source) if sample.kind == BOTH else (sample.also, sample.target)
     one, two = (times.get(p, {}).get(sample.size_bytes, np.nan) for p in ((sample.source, sample.target), second))
-    return np.array([(_median(sample.times_s) - max(one, two)) / min(one, two) if min(one, two) > 0 else np.nan])
+    return np.array([(median(sample.times_s) - max(one, two)) / min(one, two) if min(one, two) > 0 else np.nan])

@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import chain
 
 import numpy as np
-import scipy
 
 from model.cluster.coefficients import UnitCost
 from model.cost.samples import Footing
@@ -108,7 +107,7 @@ def _solved(held: Sequence[Mapping[str, float]], rest: Floats, sigma: Floats) ->
     likely, doubt = np.array([OTHERS.get(name, (LIKELY, DOUBT)) for name in names]).T
     rows = np.array([[each.get(name, 0.0) for name in names] for each in held])
     both = np.vstack([rows / sigma[:, None], np.diag(1 / doubt)])
-    x = nonnegative(scipy.sparse.csr_matrix(both), np.concatenate([rest / sigma, likely / doubt]))
+    x = nonnegative(both, np.concatenate([rest / sigma, likely / doubt]))
     return dict(zip(names, x.tolist(), strict=True))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy
 
 from model.fit.least_squares import nonnegative
 from model.mappings.arrays import Floats
@@ -34,7 +33,7 @@ def robust(
     """
     weight, x, usual = np.ones(len(rows)), np.zeros(rows.shape[1]), 1.0
     for further in [1.0] * ROUNDS + [far] * ROUNDS:
-        x = nonnegative(scipy.sparse.csr_matrix(rows * weight[:, None]), values * weight)
+        x = nonnegative(rows * weight[:, None], values * weight)
         off = np.abs(rows @ x - values)[known:]
         usual = max(1.0, float(np.median(off)))
         off /= usual

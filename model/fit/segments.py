@@ -308,18 +308,18 @@ def _part(of: Sequence[Gained]) -> float:
     return sum(edge.part * edge.alone_s for edge in of) / sum(edge.alone_s for edge in of)
 
 
-def _matrix(rows: Sequence[Row], columns: Mapping[Column, int]) -> scipy.sparse.csr_matrix:
+def _matrix(rows: Sequence[Row], columns: Mapping[Column, int]) -> scipy.sparse.csr_array:
     """``(rows, columns)``; equal terms of a row are added."""
     values = [value for row in rows for _, value in row]
     at = [columns[column] for row in rows for column, _ in row]
     ends = np.cumsum([0, *map(len, rows)])
-    found = scipy.sparse.csr_matrix((values, at, ends), (len(rows), len(columns)), dtype=np.float64)
+    found = scipy.sparse.csr_array((values, at, ends), (len(rows), len(columns)), dtype=np.float64)
     found.sum_duplicates()
     return found
 
 
-def _divided(rows: scipy.sparse.csr_matrix, by: Floats) -> scipy.sparse.csr_matrix:
-    return scipy.sparse.diags(1 / by) @ rows
+def _divided(rows: scipy.sparse.csr_array, by: Floats) -> scipy.sparse.csr_array:
+    return scipy.sparse.csr_array(rows * (1 / by)[:, None])
 
 
 def _kernels(x: Mapping[Column, float], errors: Mapping[str, float]) -> dict[str, Kernel]:

@@ -29,6 +29,7 @@ from model.network.relayout import SINGLY
 from model.network.signature import signatures
 from runtime.errors import CleaveError
 from runtime.trace import Memory
+from tests.origin import ORIGIN
 from tests.tiny_cnn import MORE, graph_of, network, node, weight
 
 DECLARED = coefficients.load("generic").unit("cpu")
@@ -260,7 +261,8 @@ def test_the_same_runs_give_the_same_bytes(graph: Graph) -> None:
 
 def test_what_was_fitted_is_written_and_read(graph: Graph) -> None:
     found = fit({graph.name: graph}, calibration(graph, device(graph), noise=0.02, randoms=2), DECLARED)
-    whole_set = coefficients.Coefficients("mine", True, "made up", {"cpu": found.unit}, found.report.to_json())
+    origin = replace(ORIGIN, residuals={"a_cpu0": found.report.to_json()})
+    whole_set = coefficients.Coefficients("mine", True, "made up", {"cpu": found.unit}, origin)
     assert coefficients.parse(whole_set.to_json(), "mine") == coefficients.parse(whole_set.to_json(), "again")
     assert coefficients.parse(whole_set.to_json(), "mine").unit("cpu") == found.unit
 

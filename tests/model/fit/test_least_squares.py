@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -19,14 +22,15 @@ def test_it_is_as_close_as_scipys(columns: int, more: int, seed: int, guess: boo
     rows = rng.normal(size=(columns + more, columns)) * 10.0 ** rng.integers(-6, 6, columns)
     values = rng.normal(size=len(rows))
     start = rng.normal(size=columns) if guess else None
-    found = nonnegative(sparse.csr_matrix(rows), values, start)
     _, distance = optimize.nnls(rows, values)
-    assert (found >= 0).all()
-    assert np.linalg.norm(rows @ found - values) == pytest.approx(distance, rel=1e-6)
+    for known in (rows, sparse.csr_array(rows)):
+        found = nonnegative(known, values, start)
+        assert (found >= 0).all()
+        assert np.linalg.norm(rows @ found - values) == pytest.approx(distance, rel=1e-6)
 
 
-def test_what_rows_leave_open_is_small() -> None:
-    rows = sparse.csr_matrix(np.array([[1.0, 1.0, 0.0]]))
-    found = nonnegative(rows, np.array([2.0]))
+@pytest.mark.parametrize("kind", [np.array, sparse.csr_array])
+def test_what_rows_leave_open_is_small(kind: Callable[[list[list[float]]], Any]) -> None:
+    found = nonnegative(kind([[1.0, 1.0, 0.0]]), np.array([2.0]))
     assert found[0] + found[1] == pytest.approx(2.0)
     assert found[2] == 0
