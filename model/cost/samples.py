@@ -65,7 +65,7 @@ class Sample:
     begin_s: float | None = None
     busy_s: float | None = None
 
-    @property
+    @cached_property
     def time_s(self) -> float:
         """Seconds of a frame."""
         return steady_s(self.times_s)
