@@ -26,6 +26,7 @@ WATCHED = (
     PROGRAMS,
 )
 """Conditions that are compared."""
+
 Conditions = Mapping[str, str]
 
 

@@ -213,9 +213,8 @@ def link_drifts(lab: Lab) -> list[Drift]:
 
 def compared(before: WayTimes, now: WayTimes) -> Iterator[Drift]:
     """The smallest and the largest message of each way."""
-    for (source, target), sizes in now.items():
-        then = before.get((source, target), {})
-        both = sizes.keys() & then.keys()
+    for source, target in now:
+        then_s, now_s = (by_size((source, target), ways) for ways in (before, now))
+        both = then_s.keys() & now_s.keys()
         for size in sorted({min(both), max(both)} if both else ()):
-            before_s, now_s = (by_size((source, target), ways)[size] for ways in (before, now))
-            yield LinkDrift("link", f"{source} to {target}", f"{size} bytes", before_s, now_s)
+            yield LinkDrift("link", f"{source} to {target}", f"{size} bytes", then_s[size], now_s[size])

@@ -95,8 +95,8 @@ class _Reader:
         if of[-1] is ... and isinstance(body, list):
             of = of[:1] * len(body)
         if not isinstance(body, list) or len(body) != len(of):
-            size = "a list" if of[-1] is ... else f"a list of {len(of)}"
-            return self._wrong(place, f"must be {size}, not {body!r}")
+            size = "" if of[-1] is ... else f"{len(of)} "
+            return self._wrong(place, f"must be a list of {size}{'texts' if of[0] is str else 'numbers'}, not {body!r}")
         return tuple(self.value(kind, value, place) for kind, value in zip(of, body, strict=True))
 
 

@@ -242,8 +242,12 @@ def _gap(burst: LinkSample, one_s: float, send: Floats, receive: Floats) -> floa
 
 
 def _path(pair: Pair, times: WayTimes, local: bool, own: Floats, other: Floats) -> Floats:
-    """``(3,)`` bytes/s, latency and step of a way. own, other: overheads of its two devices"""
+    """``(3,)`` bytes/s, latency and step of a way. own, other: overheads of its two devices. ``CleaveError`` where no
+    message took any time.
+    """
     rest = {size: t - _overhead(size, own, other) for size, t in by_size(pair, times).items()}
+    if not rest:
+        raise CleaveError(f"no message from {' to '.join(pair)} took any time by their clocks: measure again")
     small = [size for size in rest if size <= SMALL_BYTES] or [min(rest)]
     large = [size for size in rest if size >= max(rest) / SPREAD]
     latency, per_byte, overlap = 0.0, 0.0, float(other[5])

@@ -42,6 +42,13 @@ def test_slower_messages_drift_each_way_by_itself_unless_they_are_short(now: Way
     assert [each.drifted for each in compared(ways(30e-6, 30e-6), now)] == drifted
 
 
+def test_a_message_that_took_no_time_is_not_compared() -> None:
+    told = list(compared(ways(30e-6, 30e-6), ways(30e-6, 30e-6, 0.0)))
+    assert [(each.device, each.network) for each in told] == [
+        ("a to b", "4 bytes"), ("b to a", "4 bytes"), ("b to a", f"{LONG} bytes"),
+    ]  # fmt: skip
+
+
 def found(folder: Path, measured: str = "a_cpu0", again_s: float | None = None, **now_s: list[float]) -> list[Drift]:
     """What a check finds on three devices that are alike, and took 1 s; one took 0.85 when it was looked at.
 

@@ -129,7 +129,7 @@ KERNEL = {"op": "Conv", "whole_s": 1e-3, "splits": {"1": [1e-4, 9e-4]}, "error":
         (put({"Conv-1": {"op": "Conv"}}, "units", "cpu", "kernels"), r"kernels.Conv-1: has no 'whole_s'$"),
         (
             put({"C": KERNEL | {"splits": {"1": [1]}}}, "units", "cpu", "kernels"),
-            r"splits.1: must be a list of 2, not",
+            r"splits.1: must be a list of 2 numbers",
         ),
         (
             put({"C": KERNEL | {"splits": {"x": [1, 1]}}}, "units", "cpu", "kernels"),
@@ -160,9 +160,12 @@ KERNEL = {"op": "Conv", "whole_s": 1e-3, "splits": {"1": [1e-4, 9e-4]}, "error":
             rf"frame_errors.tiny.latency: {NUMBER} 'small'$",
         ),
         (put([], "measured"), r"^mine.json: measured: must be an object, not \[\]$"),
-        (put({**ORIGIN, "devices": None}, "measured"), r"^mine.json: measured.devices: must be a list, not None$"),
+        (
+            put({**ORIGIN, "devices": None}, "measured"),
+            r"^mine.json: measured.devices: must be a list of texts, not None$",
+        ),
         (put({**ORIGIN, "hosts": ["a", 7]}, "measured"), r"^mine.json: measured.hosts: must be text, not 7$"),
-        (put({**ORIGIN, "date": ["2023"]}, "measured"), r"measured.date: must be a list of 2, not \['2023'\]$"),
+        (put({**ORIGIN, "date": ["2023"]}, "measured"), r"measured.date: must be a list of 2 texts, not \['2023'\]$"),
         (put({**ORIGIN, "conditions": 0}, "measured"), r"^mine.json: measured.conditions: must be an object, not 0$"),
         (put({**ORIGIN, "providers": ["cpu"]}, "measured"), r"^mine.json: measured.providers: must be an object, not"),
         (put({}, "measured"), r"^mine.json: measured: has no 'devices'$"),

@@ -182,6 +182,14 @@ def test_a_message_that_took_no_time_tells_nothing() -> None:
     assert np.isnan(found.sharing[0].share.value)
 
 
+def test_where_no_message_took_any_time_it_is_said() -> None:
+    timeless = [
+        replace(s, times_s=(0.0,) * 6, send_s=(0.0,) * 6) if s.kind == WAY else s for s in Truth(frames=6).samples()
+    ]
+    with pytest.raises(CleaveError, match=r"^no message from a_cpu0 to b_cpu0 took any time by their clocks"):
+        fit(timeless, TYPES)
+
+
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_how_far_messages_hold_one_another_up(share: float) -> None:
     truth = Truth(clock=0.0)
