@@ -23,7 +23,7 @@ from dse.calibrate.measure import (
     Job,
     Subject,
     frames_for,
-    guessed_s,
+    guess,
     least_s,
     link_key,
     link_samples,
@@ -115,6 +115,11 @@ class Lab:
         """Of the platform."""
         return kinds.boards(self.text, self.platform)
 
+    @cached_property
+    def _guesses(self) -> dict[str, Callable[[Design], float]]:
+        """By network."""
+        return {cnn.graph.name: guess(cnn, self.platform) for cnn in self.cnns}
+
     def first_looks(self) -> list[Job]:
         """The runs that tell which devices are alike."""
         first = kinds.twins(self.platform, self.boards)
@@ -124,7 +129,7 @@ class Lab:
     def _first_look(self, subject: Subject) -> Job:
         design = whole(subject.cnn.graph, subject.device)
         looked = replace(design, what=FIRST_LOOK, stream=True)
-        return Job(subject, looked, frames_for(FIRST_S, guessed_s(subject, design)))
+        return Job(subject, looked, frames_for(FIRST_S, self._guesses[subject.cnn.graph.name](design)))
 
     def second_looks(self, looks: Sequence[Job]) -> list[Job]:
         """Those of the first looks, which are there, that differ where others do not, once more."""
@@ -181,7 +186,7 @@ class Lab:
     def _guessed(self, cnn: Cnn, design: Design) -> tuple[Subject, Design, float]:
         """A design of several devices, and about how many seconds it takes."""
         subject = Subject(cnn, self.platform, design.mapping.devices[0])
-        return subject, design, guessed_s(subject, design)
+        return subject, design, self._guesses[cnn.graph.name](design)
 
     def measure(self, job: Job) -> Run:
         """One run, now, whatever has been measured."""

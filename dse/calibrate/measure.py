@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -25,7 +25,7 @@ from dse.provenance import PROGRAMS
 from dse.ready import Place
 from model.cluster.platform import Platform
 from model.cost.held_weights import Weights
-from model.cost.priced import Priced, priced
+from model.cost.priced import priced, pricer
 from model.cost.samples import SEGMENT, Arrival, Footing, PartOf, Run, Sample, means_s
 from model.fit.link_costs import LinkSample
 from model.network.graph import Graph, Tensor
@@ -191,9 +191,8 @@ def footings(
     subject: Subject, design: Design, plan: Plan, trace: Trace, stream: Trace | None = None
 ) -> tuple[Footing, ...]:
     """What each rank held and took."""
-    platform, found = _priced(subject, design)
-    accounts = {row["device"]: row for row in found.devices(platform)}
-    graph = subject.cnn.graph
+    graph, platform = subject.cnn.graph, _unknown(subject.platform)
+    accounts = {row["device"]: row for row in priced(graph, platform, design.mapping).devices(platform)}
     weights = Weights(graph)
     held = {rank.device: weights.held([_parts(graph, run) for run in rank.runs]) for rank in plan.ranks}
     in_stream = defaultdict[str, float](float)
@@ -288,16 +287,16 @@ def _took_s(seen: Sequence[Transfer]) -> float | None:
     return round(median(awaited), 9) if 2 * len(awaited) > len(seen) else None
 
 
-def guessed_s(subject: Subject, design: Design) -> float:
-    """Seconds of a frame by coefficients that are nobody's, often wrong by several times."""
-    return _priced(subject, design)[1].latency_s
+def guess(cnn: Cnn, platform: Platform) -> Callable[[Design], float]:
+    """Tells seconds of a frame by coefficients that are nobody's, often wrong by several times."""
+    price = pricer(cnn.graph, _unknown(platform))
+    return lambda design: price(design.mapping).latency_s
 
 
-def _priced(subject: Subject, design: Design) -> tuple[Platform, Priced]:
-    """A design as an unknown platform has it: what a calibration is to find out need not be there."""
-    devices = tuple(replace(device, coefficients="generic", slowdown=1.0) for device in subject.platform.devices)
-    platform = replace(subject.platform, devices=devices)
-    return platform, priced(subject.cnn.graph, platform, design.mapping)
+def _unknown(platform: Platform) -> Platform:
+    """What a calibration is to find out need not be there."""
+    devices = tuple(replace(device, coefficients="generic", slowdown=1.0) for device in platform.devices)
+    return replace(platform, devices=devices)
 
 
 def _buffers_bytes(plan: Plan, rank: int) -> int:

@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 from model.cluster import coefficients
 from model.cluster.coefficients import PAPER, FrameError, UnitCost
 from model.cluster.platform import Platform
-from model.cost.case import Case
-from model.cost.costs import costs
 from model.cost.ledger import ENERGY, MEMORY
-from model.cost.priced import Priced, charged
-from model.mappings.arrays import Floats, arrays
+from model.cost.priced import Priced, pricer
+from model.mappings.arrays import Floats
 from model.mappings.mapping import Mapping
 from model.network import boxes, layer_kinds
 from model.network.graph import Graph, Layer
@@ -45,11 +43,11 @@ def of_mapping(graph: Graph, platform: Platform, mapping: Mapping) -> Expected |
 
 def of_mappings(graph: Graph, platform: Platform, mappings: Sequence[Mapping]) -> list[Expected | None]:
     """``expected_error`` of each checked mapping."""
-    known, g = _Known.of(graph, platform), arrays(graph)
+    known = _Known.of(graph, platform)
     if np.isnan(known.frames).all() and np.isnan(known.memory).all():
         return [None] * len(mappings)
-    shared = costs(graph, g, platform)
-    return [known.expected(charged(Case.lowered(g, shared, mapping))) for mapping in mappings]
+    price = pricer(graph, platform)
+    return [known.expected(price(mapping)) for mapping in mappings]
 
 
 def expected_error(graph: Graph, platform: Platform, found: Priced) -> Expected | None:

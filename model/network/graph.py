@@ -82,7 +82,7 @@ class Layer:
     after: tuple[onnx.NodeProto, ...] = ()
     whole: bool = False
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[str, ...]:
         """Names of what the operator reads, activations and constants, at its own positions; quantised where it is."""
         source: dict[str, str] = {}
@@ -90,7 +90,7 @@ class Layer:
             source[node.output[0]] = source.get(node.input[0], node.input[0])
         return tuple(source.get(name, name) for name in self.node.input)
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[str, ...]:
         """Names of the outputs that exist; quantised where they are."""
         found = list(self.node.output)
@@ -98,7 +98,7 @@ class Layer:
             found[found.index(node.input[0])] = node.output[0]
         return tuple(name for name in found if name)
 
-    @property
+    @cached_property
     def parameters(self) -> tuple[str, ...]:
         """Names of the other constants of ``before`` and ``after``: scales and zero points, bounds of a Clip."""
         return tuple(name for node in (*self.before, *self.after) for name in node.input[1:] if name)

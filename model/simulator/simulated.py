@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from model.cluster.platform import Platform
 from model.cost import pricing
 from model.cost.case import Case
-from model.cost.priced import Priced, booked, priced
+from model.cost.priced import Priced, booked, charged
 from model.cost.rest import rest_saves
 from model.mappings.mapping import Mapping
 from model.network.graph import Graph
@@ -305,8 +305,8 @@ def simulated(graph: Graph, platform: Platform, mapping: Mapping, frames: int = 
 
     ``CleaveError`` where it takes longer than can be simulated.
     """
-    analytical = priced(graph, platform, mapping)
     case = Case.of(graph, platform, mapping)
+    analytical = charged(case.at(case.costs))
     times = play(case, frames, warmup)
     if simulation.UNCOUNTABLE in (times.latency_s, times.period_s):
         many, fewer = f"{warmup + frames} of them are", "ask for fewer frames, or "

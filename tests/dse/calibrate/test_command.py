@@ -57,7 +57,7 @@ def test_most_devices_run_a_network_together_and_then_few_of_them(tmp_path: Path
 def test_a_slow_network_is_handed_to_and_fro_least_often_by_many_and_by_few(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, devices: int
 ) -> None:
-    monkeypatch.setattr("dse.calibrate.command.guessed_s", lambda *_: 1e6)
+    monkeypatch.setattr("dse.calibrate.command.guess", lambda *_: lambda _: 1e6)
     others = [job for job in together(tmp_path, NETWORKS[:1], platform(devices)) if job.design.what != STRETCHES]
     assert {job.design.what for job in others} == {"together, 2 switches"}
     assert [job.frames for job in others] == [LEAST] * (2 if devices > 2 else 1)
