@@ -185,7 +185,7 @@ def run(
             _write(place, point, cnn, platform, target, say)
             done.append(_verified(place, point, cnn, settings.seed, say, timeout_s) if check else point)
         outcome = Outcome(front, tuple(done), closed, known)
-        summary = summarise(outcome, cnn, platform, coding, settings)
+        summary = summarise(outcome, cnn, platform, coding, settings, _asked(cnn, target, measuring))
         (draft / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     return outcome
 
@@ -259,8 +259,20 @@ def _verified(
         return replace(point, failed=True)
 
 
-def summarise(outcome: Outcome, cnn: Cnn, platform: Platform, coding: Coding, settings: Settings) -> dict[str, Any]:
-    """What was asked, what was found, and with which versions."""
+def _asked(cnn: Cnn, target: str, measuring: Measuring | None) -> dict[str, Any]:
+    """What was asked for beyond the chromosome and the settings of the search."""
+    asked = {"shapes": cnn.shapes, "folded": cnn.folded, "target": target}
+    if measuring is None:
+        return asked
+    earlier = None if measuring.earlier is None else str(measuring.earlier)
+    limits = measuring.limits
+    return {**asked, "measure": limits.count, "measure_budget_s": limits.budget_s, "measured": earlier}
+
+
+def summarise(
+    outcome: Outcome, cnn: Cnn, platform: Platform, coding: Coding, settings: Settings, asked: dict[str, Any]
+) -> dict[str, Any]:
+    """What was asked, what was found, and with which versions. asked: what else"""
     front = outcome.front
     sets = sorted({d.coefficients for d in platform.devices})
     return {
@@ -271,6 +283,7 @@ def summarise(outcome: Outcome, cnn: Cnn, platform: Platform, coding: Coding, se
         "coefficients": {name: {"calibrated": coefficients.load(name).calibrated} for name in sets},
         "chromosome": asdict(coding),
         "settings": asdict(settings),
+        "asked": asked,
         "front": {"points": len(front.genes), "evaluated": front.evaluated},
         "nsga2": {"generations": len(front.best), "hypervolume": float(front.volume[-1])},
         "proven": results.proven_body(outcome.proven),

@@ -72,6 +72,7 @@ def test_the_summary_says_what_was_asked_and_found(tmp_path: Path) -> None:
     assert body["platform"] == {"name": "tiny", "devices": 3}
     assert body["chromosome"] == {"kind": "hybrid", "splits": 2, "shares": "equal", "reader": None, "writer": None}
     assert body["settings"]["population"] == 30
+    assert body["asked"] == {"shapes": {}, "folded": False, "target": "python"}
     assert body["coefficients"] == {"generic": {"calibrated": False}}
     assert body["front"]["points"] == len(found.front.genes)
     assert body["nsga2"]["generations"] == len(found.front.best)

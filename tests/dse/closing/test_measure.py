@@ -74,6 +74,8 @@ def test_points_say_whether_they_were_measured_and_the_best_ones_are() -> None:
     best = min(line["measured"]["latency_s"] for line in lines)
     assert summary["best"]["best-latency"]["measured"]["latency_s"] == best
     assert summary["measured"]["mappings"] == 5
+    what = {"shapes": {}, "folded": False, "target": "python"}
+    assert summary["asked"] == {**what, "measure": 5, "measure_budget_s": None, "measured": None}
     assert summary["measured"]["failed"] == []
     assert "measured 5 of 5 mappings" in said
 
@@ -148,7 +150,9 @@ def test_a_run_goes_on_from_what_another_has_measured(here: Path) -> None:
     lines = [json.loads(line) for line in Path("runs/more/measured.jsonl").read_text().splitlines()]
     assert lines[:3] == before
     assert len({json.dumps(line["mapping"]) for line in lines}) == len(lines) == 5
-    assert json.loads(Path("runs/more/summary.json").read_text())["measured"]["mappings"] == 5
+    summary = json.loads(Path("runs/more/summary.json").read_text())
+    assert summary["measured"]["mappings"] == 5
+    assert summary["asked"]["measured"] == "runs/tiny-p/measured.jsonl"
     first, *others = Path("runs/tiny-p/measured.jsonl").read_text().splitlines(keepends=True)
     for name, value in (("negative", "-1.0"), ("nothing", "0"), ("text", '"1"'), ("huge", "1" + "0" * 400)):
         changed = re.sub(r'("measured": {"latency_s": )[0-9.e-]+', rf"\g<1>{value}", first)
