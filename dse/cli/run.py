@@ -38,7 +38,7 @@ from dse.cli.options import (
     tell_dry,
 )
 from dse.cli.progress import searching
-from dse.closing.loop import Limits
+from dse.closing.loop import AGAIN, Limits
 from dse.evaluation import BOTH, EVALUATORS, OBJECTIVES
 from dse.ready import HERE
 from dse.settings import Settings
@@ -155,7 +155,8 @@ class Measured:
         if target != PYTHON and not all(here):
             raise CleaveError(f"--measure: no programs in {target} are brought to hosts so far; leave --target out")
         place = partial(placed, cluster, access)
-        return job.Measuring(Limits(self.measure, self.measure_budget), place, self.timeout_s, earlier=self.earlier)
+        limits = Limits(self.measure, self.measure_budget, self.measure // AGAIN)
+        return job.Measuring(limits, place, self.timeout_s, earlier=self.earlier)
 
 
 @grouped

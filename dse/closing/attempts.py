@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,12 +16,20 @@ from model.mappings.mapping import Mapping
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """A mapping that was tried. predicted: (4,) by the model; expected: (4,) corrected by what was known before"""
+    """A mapping that was tried. predicted: (4,) by the model; expected: (4,) corrected by what was known before; times:
+    how often it was measured, of which ``found`` has the mean"""
 
     mapping: Mapping
     found: Measurement
     predicted: Floats
     expected: Floats
+    times: int = 1
+
+    def again(self, found: Measurement) -> Attempt:
+        """Measured once more; what only one of them knows is as it was."""
+        before, times = self.found.values, self.times + 1
+        mean = (self.times * before + found.values) / times
+        return replace(self, found=replace(found, values=np.where(np.isnan(mean), before, mean)), times=times)
 
 
 @dataclass(frozen=True, eq=False)

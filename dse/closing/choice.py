@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dse.evaluation import OBJECTIVES
 from model.mappings.arrays import Floats
 
-LATENCY, ENERGY = (OBJECTIVES.index(name) for name in ("latency_s", "energy_j"))
+LATENCY, ENERGY, MEMORY = (OBJECTIVES.index(name) for name in ("latency_s", "energy_j", "memory_bytes"))
 
 
 def choose(

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dse import ending
 from dse.closing.attempts import Attempt, Closed, errors_of
-from dse.closing.choice import ENERGY, LATENCY, choose, dispute
+from dse.closing.choice import ENERGY, LATENCY, MEMORY, choose, dispute
 from dse.closing.earlier import Earlier
 from dse.closing.figures import FILE, Measurement
 from dse.closing.pool import MODELS, Pool, Space
@@ -43,6 +43,8 @@ ROUNDS = 5
 """So many rounds, about; each measures an equal number of mappings."""
 GENERATIONS = 20
 """Of the search in a round, at most; as many rounds of the local search follow."""
+AGAIN = 8
+"""Of so many mappings that are measured, one is measured again, at most."""
 GIVEN = 0.5
 """Part of its first population that is known mappings."""
 ENOUGH = 4
@@ -68,10 +70,22 @@ class Rig(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """How many mappings are tried, and how long; one that has begun is finished. budget_s: None: as long as it takes"""
+    """How many mappings are tried, and how long; one that has begun is finished. budget_s: None: as long as it takes;
+    again: how often at most what seems best is measured once more, beside the ``count``"""
 
     count: int
     budget_s: float | None = None
+    again: int = 0
+
+    @property
+    def whole_s(self) -> float:
+        """Of everything."""
+        return math.inf if self.budget_s is None else self.budget_s
+
+    @property
+    def first_s(self) -> float:
+        """Until then mappings are tried that were not before: a share for each measurement."""
+        return self.whole_s * self.count / (self.count + self.again)
 
     @property
     def batch(self) -> int:
@@ -99,7 +113,7 @@ class Closing:
     attempts: dict[Mapping, Attempt] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._until = time.monotonic() + (np.inf if self.limits.budget_s is None else self.limits.budget_s)
+        self._begin_s = time.monotonic()
         self._before = 0
 
     def run(self, front: Front) -> Closed:
@@ -113,6 +127,7 @@ class Closing:
                 self.trouble.now += 1
                 if not (why or self._over):
                     front, pool = self._searched_on(front, pool)
+            self._confirm(pool)
             stopped = False
         self.trouble.now += 1  # what failed in the last round alone may work
         if stopped:
@@ -129,7 +144,8 @@ class Closing:
         for each in self.earlier:
             mapping = self.space.encoding.decode(each.genes)
             predicted = pool.scores[self.space.judge][numbers[mapping]]
-            self.attempts[mapping] = Attempt(mapping, self._counted(Measurement(each.values)), predicted, predicted)
+            found, known = self._counted(Measurement(each.values)), self.attempts.get(mapping)
+            self.attempts[mapping] = known.again(found) if known else Attempt(mapping, found, predicted, predicted)
             self._keep(each.line)
         self._before = len(self.attempts)
 
@@ -140,7 +156,11 @@ class Closing:
 
     @property
     def _over(self) -> bool:
-        return self._tried >= self.limits.count or time.monotonic() >= self._until
+        return self._tried >= self.limits.count or self._spent_s >= self.limits.first_s
+
+    @property
+    def _spent_s(self) -> float:
+        return time.monotonic() - self._begin_s
 
     def _known(self, pool: Pool) -> Floats:
         """``(n, 4)`` measurements of a pool, NaN where there is none."""
@@ -231,9 +251,47 @@ class Closing:
             came = f"measuring {what} failed: {'; '.join(found.failed)}"
             self.trouble.failed(found.hosts)
         self.attempts[mapping] = Attempt(mapping, self._counted(found), predicted, expected)
-        self._keep(json.dumps({"genes": pool.genes[number].tolist(), **self.rig.record(mapping, found, expected)}))
+        self._keep(self._line(pool.genes[number], self.attempts[mapping], found))
         self.say(came)  # last: who ends the command is let go here
         return bool(found.failed) and not found.overloaded
+
+    def _confirm(self, pool: Pool) -> None:
+        """Measure again what seems best, until that was measured more than once: the best of many figures that scatter
+        was lucky."""
+        numbers = {mapping: number for number, mapping in enumerate(pool.mappings)}
+        for _ in range(self.limits.again):
+            unsure = self._unsure()
+            if unsure is None or self._spent_s >= self.limits.whole_s or not self._try_again(unsure, pool, numbers):
+                return
+
+    def _unsure(self) -> Attempt | None:
+        """What is best in an objective that was searched for by one measurement alone; memory does not scatter."""
+        there = [attempt for mapping, attempt in self.attempts.items() if self._works(mapping)]
+        for column in (column for column in self.space.settings.columns if column != MEMORY):
+            known = [attempt for attempt in there if not np.isnan(attempt.found.values[column])]
+            best = min(known, key=lambda attempt: attempt.found.values[column], default=None)
+            if best is not None and best.times == 1:
+                return best
+        return None
+
+    def _try_again(self, attempt: Attempt, pool: Pool, numbers: dict[Mapping, int]) -> bool:
+        """Measure once more; whether that could be. numbers: of mappings in the pool"""
+        mapping, so_far = attempt.mapping, shown(OBJECTIVES[LATENCY], attempt.found.values[LATENCY])
+        self.say(f"measuring again what seems best ({many(len(mapping.devices), 'rank')}), latency {so_far}")
+        try:
+            found = self.rig.run(mapping, self.folder)
+        except CleaveError as error:
+            self.rig.cnn.graph.check_files()
+            self.say(f"that failed, and it counts as it was: {'; '.join(error.sentences)}")
+            return False
+        self.attempts[mapping] = attempt.again(self._counted(found))
+        self._keep(self._line(pool.genes[numbers[mapping]], attempt, found))
+        self.say(f"measured again: latency {shown(OBJECTIVES[LATENCY], found.values[LATENCY])}{found.disturbed}")
+        return True
+
+    def _line(self, genes: NDArray[np.int32], attempt: Attempt, found: Measurement) -> str:
+        """Of the file of measurements."""
+        return json.dumps({"genes": genes.tolist(), **self.rig.record(attempt.mapping, found, attempt.expected)})
 
     def _keep(self, line: str) -> None:
         with (self.folder / FILE).open("ab", buffering=0) as file:
