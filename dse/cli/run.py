@@ -118,7 +118,8 @@ class Measured:
     """What is measured on the cluster, as options say it."""
 
     measure: Annotated[
-        int | None, typer.Option(min=1, help="Measure so many mappings, and search on with what they teach")
+        int | None,
+        typer.Option(min=1, help="Measure so many mappings, search on with what they teach, and confirm the best"),
     ] = None
     measure_budget: Annotated[
         float | None,
