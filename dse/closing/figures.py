@@ -24,7 +24,7 @@ from runtime.bench import STOLEN, TRIES, Bench, bench
 from runtime.trace import MEASURED
 
 FILE = "measured.jsonl"
-"""In the folder of a run: a line for each mapping that was tried."""
+"""In the folder of a run: a line for each time that a mapping was tried."""
 
 
 @contextmanager
