@@ -140,10 +140,9 @@ class Closing:
 
     def _recall(self, pool: Pool) -> None:
         """Take what was measured earlier for tried."""
-        numbers = {mapping: number for number, mapping in enumerate(pool.mappings)}
         for each in self.earlier:
             mapping = self.space.encoding.decode(each.genes)
-            predicted = pool.scores[self.space.judge][numbers[mapping]]
+            predicted = pool.scores[self.space.judge][pool.numbers[mapping]]
             found, known = self._counted(Measurement(each.values)), self.attempts.get(mapping)
             self.attempts[mapping] = known.again(found) if known else Attempt(mapping, found, predicted, predicted)
             self._keep(each.line)
@@ -258,24 +257,23 @@ class Closing:
     def _confirm(self, pool: Pool) -> None:
         """Measure again what seems best, until that was measured more than once: the best of many figures that scatter
         was lucky."""
-        numbers = {mapping: number for number, mapping in enumerate(pool.mappings)}
         for _ in range(self.limits.again):
             unsure = self._unsure()
-            if unsure is None or self._spent_s >= self.limits.whole_s or not self._try_again(unsure, pool, numbers):
+            if unsure is None or self._spent_s >= self.limits.whole_s or not self._try_again(unsure, pool):
                 return
 
     def _unsure(self) -> Attempt | None:
         """What is best in an objective that was searched for by one measurement alone; memory does not scatter."""
         there = [attempt for mapping, attempt in self.attempts.items() if self._works(mapping)]
-        for column in (column for column in self.space.settings.columns if column != MEMORY):
+        for column in (column for column in self.space.learnt if column != MEMORY):
             known = [attempt for attempt in there if not np.isnan(attempt.found.values[column])]
             best = min(known, key=lambda attempt: attempt.found.values[column], default=None)
             if best is not None and best.times == 1:
                 return best
         return None
 
-    def _try_again(self, attempt: Attempt, pool: Pool, numbers: dict[Mapping, int]) -> bool:
-        """Measure once more; whether that could be. numbers: of mappings in the pool"""
+    def _try_again(self, attempt: Attempt, pool: Pool) -> bool:
+        """Measure a mapping of the pool once more; whether that could be."""
         mapping, so_far = attempt.mapping, shown(OBJECTIVES[LATENCY], attempt.found.values[LATENCY])
         self.say(f"measuring again what seems best ({many(len(mapping.devices), 'rank')}), latency {so_far}")
         try:
@@ -285,7 +283,7 @@ class Closing:
             self.say(f"that failed, and it counts as it was: {'; '.join(error.sentences)}")
             return False
         self.attempts[mapping] = attempt.again(self._counted(found))
-        self._keep(self._line(pool.genes[numbers[mapping]], attempt, found))
+        self._keep(self._line(pool.genes[pool.numbers[mapping]], attempt, found))
         self.say(f"measured again: latency {shown(OBJECTIVES[LATENCY], found.values[LATENCY])}{found.disturbed}")
         return True
 

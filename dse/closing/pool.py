@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,11 @@ class Pool:
     scores: dict[str, Floats]
     traits: Floats
 
+    @cached_property
+    def numbers(self) -> dict[Mapping, int]:
+        """Index of each mapping."""
+        return {mapping: number for number, mapping in enumerate(self.mappings)}
+
     @staticmethod
     def of(space: Space) -> Pool:
         """Without any."""
@@ -58,10 +64,10 @@ class Pool:
 
     def joined(self, space: Space, *more: NDArray[np.int32]) -> Pool:
         """With ``(k, n_genes)`` more, of each mapping the first that means it."""
-        known, new = set(self.mappings), dict[Mapping, NDArray[np.int32]]()
+        new = dict[Mapping, NDArray[np.int32]]()
         for genes in np.unique(np.vstack(more), axis=0):
             mapping = space.encoding.decode(genes)
-            if mapping not in known:
+            if mapping not in self.numbers:
                 new.setdefault(mapping, genes)
         if not new:
             return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,15 +30,20 @@ class Case:
     @staticmethod
     def of(graph: Graph, platform: Platform, mapping: Mapping) -> Case:
         """Lower a checked mapping."""
-        g = arrays(graph)
-        return Case.lowered(g, costs(graph, g, platform), mapping)
+        return Case.maker(graph, platform)(mapping)
 
     @staticmethod
-    def lowered(g: GraphArrays, costs: CostArrays, mapping: Mapping) -> Case:
-        """The same, where a network's arrays and costs are there already."""
-        shards, devices = shards_of(g, mapping), len(costs.pool)
-        size = room(g, np.diff(shards.ptr).astype(np.int64), devices)
-        return Case(g, shards, lowered(g, shards, devices), costs, size, ledger(size))
+    def maker(graph: Graph, platform: Platform) -> Callable[[Mapping], Case]:
+        """``of`` for many mappings: what things cost is worked out once."""
+        g = arrays(graph)
+        shared, devices = costs(graph, g, platform), len(platform.devices)
+
+        def of(mapping: Mapping) -> Case:
+            shards = shards_of(g, mapping)
+            size = room(g, np.diff(shards.ptr).astype(np.int64), devices)
+            return Case(g, shards, lowered(g, shards, devices), shared, size, ledger(size))
+
+        return of
 
     @property
     def sent(self) -> int:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from model.cluster.platform import Platform
 from model.cost import pricing, spending
 from model.cost.case import Case
-from model.cost.costs import costs
 from model.cost.ledger import (
     ACTIVATIONS,
     BUFFERS,
@@ -27,7 +26,7 @@ from model.cost.ledger import (
     Ledger,
 )
 from model.cost.settling import resident
-from model.mappings.arrays import GraphArrays, arrays
+from model.mappings.arrays import GraphArrays
 from model.mappings.lowering import Messages, Shards
 from model.mappings.mapping import Mapping
 from model.network.graph import Graph
@@ -84,14 +83,13 @@ class Priced:
 
 def priced(graph: Graph, platform: Platform, mapping: Mapping) -> Priced:
     """Price a checked mapping by the analytical model."""
-    return pricer(graph, platform)(mapping)
+    return charged(Case.of(graph, platform, mapping))
 
 
 def pricer(graph: Graph, platform: Platform) -> Callable[[Mapping], Priced]:
-    """``priced`` of many mappings: what things cost is worked out once."""
-    g = arrays(graph)
-    shared = costs(graph, g, platform)
-    return lambda mapping: charged(Case.lowered(g, shared, mapping))
+    """``priced`` for many mappings: what things cost is worked out once."""
+    case = Case.maker(graph, platform)
+    return lambda mapping: charged(case(mapping))
 
 
 def charged(case: Case) -> Priced:

@@ -160,9 +160,9 @@ def test_the_best_is_less_off_where_it_was_measured_again(tmp_path: Path, monkey
 
 
 def test_each_objective_that_scatters_is_confirmed_and_no_more(tmp_path: Path) -> None:
-    for number, scattering in ((3, [0]), (4, [0, 3])):
+    for number, columns in ((3, [0]), (4, [0, 3])):
         found, _, rig = closed(tmp_path / str(number), 12, again=9, objectives=OBJECTIVES[:number])
-        best = {min(found.attempts, key=lambda a: a.found.values[k]).mapping for k in scattering}
+        best = {min(found.attempts, key=lambda a: a.found.values[k]).mapping for k in columns}
         assert len(found.attempts) == 12
         assert set(rig.runs[12:]) == best
         assert len(rig.runs) == 12 + len(best)
