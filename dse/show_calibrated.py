@@ -6,16 +6,17 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from rich.console import Console
 
 from dse import show
-from dse.calibrate.check import ALLOWED, DRIFT, DRIFT_S, Drift, LinkDrift
+from dse.calibrate.boards import DRIFT
+from dse.calibrate.check import ALLOWED, DRIFT_S, Drift, LinkDrift
 from dse.calibrate.command import Lab, Measured, Type
 from dse.calibrate.design import WHOLE
 from dse.calibrate.results import Result
+from dse.calibrate.slower import times_as_long
 from dse.calibrate.tried import Tried
 from model.cluster.coefficients import FrameError, UnitCost
 from model.cluster.platform import Platform
@@ -46,7 +47,7 @@ def _type(lab: Lab, found: Measured, made: Result, type_: Type) -> dict[str, Any
     return {
         "type": type_.name,
         "devices": [lab.platform.devices[d].name for board in type_.boards for d in board.devices],
-        "times_as_long": _times_as_long(lab.platform, type_, found.looks),
+        "times_as_long": times_as_long(lab.platform, type_.boards, found.looks),
         "runs": len(runs),
         "stolen": max(run.stolen for run in runs),
         "disturbed": len(disturbed(runs)),
@@ -84,8 +85,9 @@ def calibrated(
         for row in type_["networks"]
     ]
     console.print(show.table(headers, rows, text=2), markup=False)
-    for type_, told in zip(found.types, types, strict=True):
-        _alike(console, lab.platform, type_, told["times_as_long"])
+    for type_ in found.types:
+        _alike(console, lab.platform, type_)
+    _slower(console, found.slowdowns)
     if made.links:
         _links(console, made.links)
         for sentence in held_up(lab.platform, made.links):
@@ -101,33 +103,19 @@ def calibrated(
     show.line(console, f"use it: {shlex.join(['--platform', str(platform)])}")
 
 
-def _alike(console: Console, platform: Platform, type_: Type, times_as_long: Mapping[str, float]) -> None:
-    """For which devices each of a type was measured, too, and which of these are not quite as fast."""
+def _alike(console: Console, platform: Platform, type_: Type) -> None:
+    """For which devices each of a type was measured, too."""
     for measured, *others in zip(*(board.devices for board in type_.boards), strict=True):
         if others:
             names = ", ".join(platform.devices[device].name for device in others)
             show.line(console, f"{platform.devices[measured].name} was measured for {names}, too")
-    far = {name: times for name, times in times_as_long.items() if abs(times - 1) > DRIFT}
-    for name, times in far.items():
-        show.line(console, f"{name} took {times:.2f} times as long as the device that was measured for it")
-    if far:
-        show.line(console, "predictions do not count that; --check --adjust measures it, and then they do")
 
 
-def _times_as_long(platform: Platform, type_: Type, looks: Sequence[Run]) -> dict[str, float]:
-    """Device that another was measured for → how many times as long it took for whole networks, median. Each by the
-    quickest of its looks: who is disturbed takes longer, nobody less."""
-    times_s: dict[str, dict[str, float]] = {}
-    for look in looks:
-        of = times_s.setdefault(look.device, {})
-        of[look.network] = min(look.time_s, of.get(look.network, look.time_s))
-    found = {}
-    for measured, *others in zip(*(board.devices for board in type_.boards), strict=True):
-        mine = times_s[platform.devices[measured].name]
-        for name in (platform.devices[device].name for device in others):
-            if its := times_s.get(name):
-                found[name] = median(time_s / mine[network] for network, time_s in its.items())
-    return found
+def _slower(console: Console, slowdowns: Mapping[str, float]) -> None:
+    """Which of these are not as fast."""
+    for name, times in slowdowns.items():
+        show.line(console, f"{name} took {times:.2f} times as long as the device that was measured for it, and "
+                           "predictions count that")  # fmt: skip
 
 
 def _judged(found: Measured) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 from statistics import median
 
 from dse.calibrate import boards as kinds
-from dse.calibrate.check import DRIFT, Drift
+from dse.calibrate.boards import DRIFT
+from dse.calibrate.check import Drift
 from dse.inputs import Cnn
 from model.cluster.platform import PLATFORMS, Device, Platform
 from model.cluster.platform_edit import edited

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations
+from itertools import combinations
 from typing import Any
 
 from model.cluster.platform import Platform
@@ -17,6 +17,8 @@ from model.cluster.platform_file import Sheet
 
 ALIKE = 1.25
 """Times of two boards that are alike differ by at most this factor."""
+DRIFT = 0.1
+"""Relative difference of a time from another one of the same that is no chance."""
 
 
 @dataclass(frozen=True)
@@ -95,25 +97,24 @@ def types(platform: Platform, every: Sequence[Board], times_s: Mapping[int, Sequ
 def doubtful(
     platform: Platform, every: Sequence[Board], times_s: Mapping[int, Sequence[float]]
 ) -> set[tuple[int, int]]:
-    """What to look at once more: device, and which of its times, where boards that are said alike differ in some times
-    only. Something may have run beside one of them.
+    """What to look at once more: device, and which of its times, where something may have run beside it. Of boards that
+    are said alike and differ in some times only both, and of those that are alike the one that took longer by a drift.
     """
     found: set[tuple[int, int]] = set()
     told = [board for board in every if all(device in times_s for device in board.devices)]
     for one, other in combinations(told, 2):
-        pairs = (
-            list(zip(one.devices, other.devices, strict=False))
-            if _said(platform, one) == _said(platform, other)
-            else []
-        )
-        near = [[_near(*of) for of in zip(times_s[a], times_s[b], strict=True)] for a, b in pairs]
-        if any(chain.from_iterable(near)):
+        pairs = zip(one.devices, other.devices, strict=False) if _said(platform, one) == _said(platform, other) else ()
+        both = [
+            ((a, b), number, times)
+            for a, b in pairs
+            for number, times in enumerate(zip(times_s[a], times_s[b], strict=True))
+        ]
+        if any(_near(*times) for _, _, times in both):
             found |= {
                 (device, number)
-                for pair, of in zip(pairs, near, strict=True)
-                for number, same in enumerate(of)
-                if not same
-                for device in pair
+                for pair, number, times in both
+                for device, time_s in zip(pair, times, strict=True)
+                if not _near(*times) or time_s > (1 + DRIFT) * min(times)
             }
     return found
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from statistics import fmean
 
-from dse.calibrate.command import Lab, Type
+from dse.calibrate.boards import DRIFT
+from dse.calibrate.command import FIRST_LOOK, LAST_LOOK, Lab, Type
 from dse.calibrate.design import WHOLE
 from dse.calibrate.links import link_bundles
 from dse.calibrate.measure import Job, link_samples
@@ -17,8 +18,8 @@ from model.cost.samples import Run
 from model.fit.links import WayTimes, by_size, way_times
 from runtime.errors import CleaveError
 
-DRIFT, DRIFT_S = 0.1, 1e-4
-"""Change of a time that calls for a new calibration: relative, and at least so many seconds."""
+DRIFT_S = 1e-4
+"""Change of a time that calls for a new calibration is at least so many seconds, and relative ``DRIFT``."""
 PART, FRAMES = 4, 3
 """So small a part of the frames of each bundle, but so many: few messages of 4 bytes tell nothing of the next."""
 ALLOWED = 0.3
@@ -118,15 +119,17 @@ def drifts(lab: Lab) -> list[Drift]:
 class Whole:
     """A whole network on a device.
 
-    type: of the device; job: to measure it again; looks: the first at it
+    type: of the device; job: to measure it again; looks: those at it
     fitted: all runs of it that coefficients were fitted to, of the first device of that type; none where that was
         another, which is gone from the platform
+    slower: how many times as long the device took then as that one, where that was no chance
     """
 
     type: str
     job: Job
     looks: tuple[Run, ...]
     fitted: tuple[Run, ...]
+    slower: float
 
 
 def _wholes(lab: Lab) -> list[Whole]:
@@ -135,7 +138,8 @@ def _wholes(lab: Lab) -> list[Whole]:
     if any(job.key not in there for job in looks):
         raise CleaveError(f"{lab.store.path}: not all devices of this platform and these networks were measured there; "
                           "calibrate first, without --check")  # fmt: skip
-    alike = _alike(lab.types(looks))
+    types = lab.types(looks)
+    alike, slower = _alike(types), slowdowns_then(lab, types)
     jobs = {_of(look): lab.full(look.subject.device, look.subject.cnn, there[look.key])[0] for look in looks}
     names = {device.name for device in lab.platform.devices}
     gone = {run.network for run in there.values() if run.what == WHOLE and run.device not in names}
@@ -147,8 +151,15 @@ def _wholes(lab: Lab) -> list[Whole]:
         if fitted.key not in there and network not in gone:
             raise CleaveError(f"{lab.store.path}: the calibration was not finished ({fitted}); go on with it, without "
                               "--check")  # fmt: skip
-        found.append(Whole(type_, job, tuple(turns_of(look, there)), tuple(turns_of(fitted, there))))
+        seen, times = tuple(turns_of(look, there)), slower.get(look.subject.name, 1.0)
+        found.append(Whole(type_, job, seen, tuple(turns_of(fitted, there)), times))
     return found
+
+
+def slowdowns_then(lab: Lab, types: Sequence[Type]) -> dict[str, float]:
+    """``Measured.slowdowns`` of the calibration."""
+    looks = [run for run in lab.store.by_key.values() if run.what in {FIRST_LOOK, LAST_LOOK}]
+    return lab.slowdowns(types, looks)
 
 
 def _of(job: Job) -> tuple[int, str]:
@@ -172,8 +183,8 @@ def _drift(lab: Lab, wholes: Sequence[Whole], number: int) -> Drift:
     whole = wholes[number]
     lab.tell(ALONE, number, len(wholes), str(whole.job))
     now, slowdown = lab.measure(whole.job), lab.platform.devices[whole.job.subject.device].slowdown
-    look = min(whole.looks, key=lambda run: run.time_s)  # who is disturbed takes longer, nobody less
-    before_s = fmean(run.time_s for run in (look, *whole.fitted)) * slowdown
+    look_s = min(run.time_s for run in whole.looks) / whole.slower  # who is disturbed takes longer, nobody less
+    before_s = fmean([look_s, *(run.time_s for run in whole.fitted)]) * slowdown
     changed = tuple(changes(whole.looks[-1].conditions, now.conditions))
     return Drift(whole.type, now.device, now.network, before_s, now.time_s, changed)
 
@@ -181,18 +192,19 @@ def _drift(lab: Lab, wholes: Sequence[Whole], number: int) -> Drift:
 def together_drifts(lab: Lab) -> list[Drift]:
     """Each network in stretches on several devices, as far as that was measured before."""
     there, jobs = lab.store.by_key, [job for job in lab.together(0) if job.design.stream]
+    then = slowdowns_then(lab, lab.types(lab.first_looks()))
     found: list[Drift] = []
     for done, job in enumerate(jobs):
         if turns := [run for run in turns_of(job, there) if run.period_s]:
             lab.tell(TOGETHER, done, len(jobs), str(job))
-            found += _together(lab, settled(turns), lab.measure(job))
+            found += _together(lab, then, settled(turns), lab.measure(job))
     return found
 
 
-def _together(lab: Lab, before: Sequence[Run], now: Run) -> Iterator[TogetherDrift]:
-    """All ``FIGURES`` of it."""
+def _together(lab: Lab, then: Mapping[str, float], before: Sequence[Run], now: Run) -> Iterator[TogetherDrift]:
+    """All ``FIGURES`` of it. then: slowdowns when it was measured before"""
     devices = tuple(rank.device for rank in now.ranks)
-    slowdowns = [lab.platform.devices[lab.platform.index(name)].slowdown for name in devices]
+    slowdowns = [lab.platform.devices[lab.platform.index(name)].slowdown / then.get(name, 1.0) for name in devices]
     for figure, (time_s, _) in FIGURES.items():
         name, before_s = f"{now.network}, {figure}", fmean(map(time_s, before)) * slower(figure, slowdowns)
         yield TogetherDrift(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, pairwise, zip_longest
@@ -30,6 +30,7 @@ from dse.calibrate.measure import (
     run,
 )
 from dse.calibrate.samples import Store
+from dse.calibrate.slower import slowdowns
 from dse.calibrate.turns import TURNS, doubtful, settled, turns_of
 from dse.inputs import Cnn
 from dse.provenance import PROGRAMS, changes
@@ -44,6 +45,8 @@ SAMPLES = "samples.jsonl"
 FIRST_LOOK, FIRST_S = "first look, and a stream", 1.5
 """Every device runs the whole network for so many seconds, or what coefficients that are not calibrated take for that:
 which devices are alike, how many frames can be afforded, and what is between two frames of a stream?"""
+LAST_LOOK = "last look, and a stream"
+"""The same minutes later, of devices that seem to be slower than those that are measured for them, and of these."""
 PATIENCE, FEWEST = 8, 8
 """Where runs of as few frames as can be, with starting them, would take so many times the budget, only the designs that
 tell most are run, at least so many."""
@@ -137,6 +140,22 @@ class Lab:
         times_s = by_device(looks, [there[job.key].time_s for job in looks])
         doubtful = kinds.doubtful(self.platform, self.boards, times_s)
         return [replace(jobs[device][number], turn=1) for device, number in sorted(doubtful)]
+
+    def last_looks(self, looks: Sequence[Job], types: Sequence[Type], slower: Collection[str]) -> list[Job]:
+        """Whether devices are still slower or faster than those that are measured for them. slower: their names"""
+        boards = [
+            {type_.boards[0], board}
+            for type_ in types
+            for board in type_.boards
+            if any(self.platform.devices[device].name in slower for device in board.devices)
+        ]
+        again = {device for board in set[Board]().union(*boards) for device in board.devices}
+        return [replace(job, design=replace(job.design, what=LAST_LOOK))
+                for job in looks if job.subject.device in again]  # fmt: skip
+
+    def slowdowns(self, types: Sequence[Type], looks: Sequence[Run]) -> dict[str, float]:
+        """Device → how many times as long it takes as the one that is measured for it, where that is no chance."""
+        return slowdowns(self.platform, [type_.boards for type_ in types], looks)
 
     def types(self, looks: Sequence[Job]) -> list[Type]:
         """Which devices are alike, by the first looks, which are there, each by the quickest of its turns: who is
@@ -234,13 +253,17 @@ def check_alike(new: Run, others: Iterable[Run]) -> None:
 class Measured:
     """All that was measured.
 
-    looks: the first, at all devices; runs: type → its runs, of all networks, as ``level.levelled`` has them
+    looks: the first, at all devices, and the last, at some
+    slowdowns: device → how many times as long it takes as the one that was measured for it, where that is no chance
+    runs:  type → its runs, of all networks, as ``level.levelled`` has them
     links: of all pairs that were measured
-    turns: on several devices, of each design those that count; again: what was run twice, minutes apart
+    turns: on several devices, of each design those that count
+    again: what was run twice, minutes apart
     """
 
     types: tuple[Type, ...]
     looks: tuple[Run, ...]
+    slowdowns: dict[str, float]
     runs: dict[str, list[Run]]
     links: tuple[LinkSample, ...]
     turns: tuple[tuple[Run, ...], ...]
@@ -275,16 +298,17 @@ def measured(lab: Lab) -> Measured:
     devices = [device for type_ in types for device in type_.devices]
     full = [[lab.full(device, *of) for of in zip(lab.cnns, looks[device], strict=True)] for device in devices]
     alone = lab.runs(on_one, [job for of_networks in full for job in in_turn(of_networks)])
-    alike = alike_devices(lab.platform, types)
-    level = levelled(seen, alone, alike)
-    runs = {type_.name: [run for run in level if alike[run.device][0] == type_.name] for type_ in types}
     links = lab.links(messages)
     turns = list(zip(first, *(lab.runs(once_more, lab.together(turn)) for turn in range(1, TURNS)), strict=True))
     lab.runs(once_more, [job for job, of in zip(lab.together(TURNS), turns, strict=True) if doubtful(of)])
+    seen += lab.runs(once_more, lab.last_looks(jobs, types, lab.slowdowns(types, seen)))
+    slower, alike = lab.slowdowns(types, seen), alike_devices(lab.platform, types)
+    level = levelled([run for run in seen if run.device not in slower], alone, alike)
+    runs = {type_.name: [run for run in level if alike[run.device][0] == type_.name] for type_ in types}
     there = lab.store.by_key
     several = tuple(settled(turns_of(job, there)) for job in lab.together(0))
     again = (*_whole_again(seen, alone), *((of[0], of[-1]) for of in turns))
-    return Measured(tuple(types), tuple(seen), runs, tuple(links), several, again)
+    return Measured(tuple(types), tuple(seen), slower, runs, tuple(links), several, again)
 
 
 def _whole_again(looks: Sequence[Run], runs: Sequence[Run]) -> list[tuple[Run, Run]]:

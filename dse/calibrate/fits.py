@@ -108,7 +108,7 @@ class Fitting:
         names = labels(self.alike)
         runs, units, platform = self.found.together, self._units(fits), self.lab.platform
         wires = Wires(links, platform.host_names, platform.memories)
-        waiting = fit_waiting(runs, self.networks, units, wires, names)
+        waiting = fit_waiting(runs, self.networks, units, wires, names, self.found.slowdowns)
         waiting = fit_stream(runs, self.networks, waiting, units, wires, names)
         seen = dict.fromkeys(names[rank.device] for run in runs for rank in run.ranks)
         like = {name: stand_in(key, seen) for name, key in self.alike.items()}

@@ -37,7 +37,7 @@ def result(lab: Lab, measured: Measured) -> Result:
     fits = Fitting(lab, measured, alike, links).fits()
     reports = {device: report for of in fits.values() for device, (_, report) in of.items()}
     sets = tuple(_set(lab, type_, measured.runs[type_.name], fits[type_.name]) for type_ in measured.types)
-    return Result(sets, reports, links, edited(lab.text, _changes(lab, measured.types, links)))
+    return Result(sets, reports, links, edited(lab.text, _changes(lab, measured, links)))
 
 
 def write(out: Path, platform: str, found: Result) -> None:
@@ -73,14 +73,17 @@ def _set(
     return Coefficients(type_.name, True, provenance, units, origin)
 
 
-def _changes(lab: Lab, types: Sequence[Type], links: LinkCosts | None) -> dict[int, dict[str, str]]:
+def _changes(lab: Lab, measured: Measured, links: LinkCosts | None) -> dict[int, dict[str, str]]:
     """What the platform file is to say, by line. A slowdown of earlier coefficients is none of these."""
     keys = host_keys(lab.platform, links) if links else {}
     lines = Sheet(lab.text).lines
     found = {line.number: dict(keys.get(line.host, {})) for line in lines}
     for line in lines:
         found[line.number] |= {key: "1" for key in SLOWDOWN.values() if key in line.fields}
-    for type_ in types:
+    for type_ in measured.types:
         for board in type_.boards:
             found[board.number]["coefficients"] = f"{type_.name}.json"
+            for device in (lab.platform.devices[number] for number in board.devices):
+                if device.name in measured.slowdowns:
+                    found[board.number][SLOWDOWN[device.unit]] = f"{measured.slowdowns[device.name]:g}"
     return found

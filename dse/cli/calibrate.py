@@ -153,10 +153,10 @@ def _conclude(lab: Lab, found: Measured, calibrated: Path, as_json: bool) -> Non
         results.write(draft, calibrated.name, made)
         tests = tried(lab, found, Platform.from_file(str(draft / calibrated.name)))
     made = corrected(made, tests, found.apart)
-    before = [device for device in _devices_before(calibrated) if device.slowdown != 1]
+    gone = [d for d in _devices_before(calibrated) if d.slowdown not in {1.0, found.slowdowns.get(d.name)}]
     results.write(lab.folder, calibrated.name, made)
-    if before:
-        names = ", ".join(f"{device.name} {device.slowdown:g}" for device in before)
+    if gone:
+        names = ", ".join(f"{device.name} {device.slowdown:g}" for device in gone)
         show.line(say, f"what --adjust had found is gone: {names}; --check --adjust finds it anew")
     if as_json:
         print_json(shown.body(lab, found, made, tests))

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -83,15 +84,18 @@ def fit_waiting(
     units: Mapping[str, UnitCost],
     wires: Wires,
     types: Mapping[str, str],
+    slowdowns: Mapping[str, float] = {},
 ) -> dict[str, Waiting]:
     """By type of device, but for what only streams tell.
 
     units: device → what it computes at; types: device → its type, as the links of ``wires`` have them
+    slowdowns: device → how many times as long it takes to compute, where that is not 1
     """
     late = by_type(_late(runs, wires, types), types)
     every = [Asked(run, run, frozenset(units)) for run in runs]
-    longer = by_type(_longer(every, networks, units, wires, begin_rested), types)
-    busier = by_type(_longer(_of_processors(runs, units), networks, units, wires, begin_cold), types)
+    asked = partial(_longer, networks=networks, units=units, slowdowns=slowdowns, wires=wires)
+    longer = by_type(asked(every, begin=begin_rested), types)
+    busier = by_type(asked(_of_processors(runs, units), begin=begin_cold), types)
     parts = parts_of(units, types)
     found = {
         name: Waiting(**_lateness(late[name]) | _more(longer[name]) | _busier(busier[name], parts[name]))
@@ -202,6 +206,7 @@ def _longer(
     runs: Sequence[Asked],
     networks: Mapping[str, Network],
     units: Mapping[str, UnitCost],
+    slowdowns: Mapping[str, float],
     wires: Wires,
     begin: Callable[[Run, Graph], set[int]],
 ) -> list[tuple[str, Longer]]:
@@ -218,7 +223,8 @@ def _longer(
         begun, means, idle = begin(run, network.graph), means_s(run.samples), idle_s(was)
         scatter = {name: scatter_s([s for s in run.samples if s.device == name]) for name in clocks}
         for index, sample in ((k, each) for k, each in enumerate(run.samples) if each.device in devices):
-            alone_s, come = clocks[sample.device].seconds(sample.parts, divided), sizes[index]
+            slower, come = slowdowns.get(sample.device, 1.0), sizes[index]
+            alone_s = clocks[sample.device].seconds(sample.parts, divided) * slower
             error_s = float(np.hypot(OFF * alone_s + FAR_S, np.sqrt(scatter[sample.device] * alone_s)))
             row = Longer(
                 run=number,

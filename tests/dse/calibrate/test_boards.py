@@ -49,9 +49,11 @@ THREE = "".join(f"{name}, slots=0\n" for name in "abc")
         ({2: [1.0, 3.0]}, {(0, 1), (1, 1), (2, 1)}),
         ({2: [2.0, 4.0]}, set()),
         ({1: [1.3, 2.0], 2: [2.0, 4.0]}, {(0, 0), (1, 0)}),
+        ({1: [1.0, 2.4]}, {(1, 1)}),
+        ({0: [0.9, 2.1], 1: [1.05, 2.2]}, {(1, 0), (2, 0)}),
     ],
 )
-def test_boards_that_differ_in_some_times_only_are_in_doubt(
+def test_boards_that_differ_in_some_times_only_are_in_doubt_and_the_slower_of_two_that_are_alike(
     times: dict[int, list[float]], found: set[tuple[int, int]]
 ) -> None:
     cluster = Platform.parse(THREE, "p.txt")

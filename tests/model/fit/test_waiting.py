@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,6 +48,7 @@ KNOWN = Waiting(late_s=40e-6, late_s_per_byte=20e-12, wake_s=15e-6, wake_s_per_b
 UNATTENDED = replace(KNOWN, attend_s_per_byte=0.0)
 UNIT = coefficients.load("generic").unit("cpu")
 MB = 10**6
+ALIKE: dict[str, float] = {}
 MEMORIES = {name: number for number, name in enumerate(TYPES)}
 
 
@@ -56,10 +58,16 @@ def graph() -> Graph:
 
 
 def made_up(
-    graph: Graph, waiting: Waiting, waited: float = 1.0, noise: float = 0.0, outliers: float = 0.0, slow: float = 1.0
+    graph: Graph,
+    waiting: Waiting,
+    waited: float = 1.0,
+    noise: float = 0.0,
+    outliers: float = 0.0,
+    slow: Sequence[float] = (1.0, 1.0),
 ) -> Run:
     """A layer a segment, on two devices in turn; a message before each, half of which leave while their sender is at
-    its next one. waited: part of the messages that are; slow: how often as long computing takes as is known of it
+    its next one. waited: part of the messages that are; slow: how many times as long computing takes as is known of it,
+    on each device
     """
     clock, rng, truth = Clock(Network(graph), UNIT), np.random.default_rng(5), Truth()
     samples, arrivals, leaving = [], [], 0
@@ -69,7 +77,7 @@ def made_up(
         late, wake = (a + b * size for a, b in ((waiting.late_s, waiting.late_s_per_byte),
                                                 (waiting.wake_s, waiting.wake_s_per_byte)))  # fmt: skip
         off = float(rng.normal()) * noise + (rng.random() < outliers) * 2e-3
-        time_s = slow * clock.seconds(parts)
+        time_s = slow[layer.index % 2] * clock.seconds(parts)
         time_s += wake - min(waiting.rested_part * time_s, waiting.rested_s)
         time_s = min(time_s + waiting.attend_s_per_byte * leaving, time_s / (1 - waiting.attend_s_per_byte * 118e6))
         samples.append(Sample("segment", device, graph.name, parts, (time_s + off,) * 5, layer.index))
@@ -82,11 +90,17 @@ def made_up(
     )
 
 
-def found(graph: Graph, *runs: Run, unit: UnitCost = UNIT, memories: dict[str, int] = MEMORIES) -> Waiting:
+def found(
+    graph: Graph,
+    *runs: Run,
+    unit: UnitCost = UNIT,
+    memories: dict[str, int] = MEMORIES,
+    slowdowns: dict[str, float] = ALIKE,
+) -> Waiting:
     wires = Wires(fit_links(Truth().samples(), TYPES), hosts={name: name for name in TYPES}, memories=memories)
     units = dict.fromkeys(NAMES, unit)
     networks = {graph.name: Network(graph)}
-    waiting = fit_waiting(runs, networks, units, wires, TYPES)
+    waiting = fit_waiting(runs, networks, units, wires, TYPES, slowdowns)
     return fit_stream(runs, networks, waiting, units, wires, TYPES)["small"]
 
 
@@ -111,9 +125,17 @@ def test_a_few_that_are_far_off_change_little(graph: Graph) -> None:
 
 
 def test_a_run_in_which_processors_were_slow_has_messages_that_cost_as_much(graph: Graph) -> None:
-    seen = found(graph, *(made_up(graph, KNOWN, slow=slow) for slow in (1.0, 1.08)))
+    seen = found(graph, *(made_up(graph, KNOWN, slow=(slow, slow)) for slow in (1.0, 1.08)))
     cost = [seen.wake_s, seen.wake_s_per_byte, seen.attend_s_per_byte]
     assert cost == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte, KNOWN.attend_s_per_byte], rel=0.1)
+
+
+def test_what_messages_cost_comes_back_where_one_of_two_that_are_alike_is_slower(graph: Graph) -> None:
+    run = made_up(graph, KNOWN, slow=(1.0, 1.2))
+    seen = found(graph, run, slowdowns={NAMES[1]: 1.2})
+    cost = [seen.wake_s, seen.wake_s_per_byte, seen.attend_s_per_byte]
+    assert cost == pytest.approx([KNOWN.wake_s, KNOWN.wake_s_per_byte, KNOWN.attend_s_per_byte], rel=1e-2)
+    assert found(graph, run).wake_s != pytest.approx(KNOWN.wake_s, rel=0.1)  # where that is not known
 
 
 def test_segments_that_are_held_up_now_and_then_take_as_long_in_the_sum(graph: Graph) -> None:

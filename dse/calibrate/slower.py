@@ -1,0 +1,38 @@
+"""How many times as long devices take as the one that is measured for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+from dse.calibrate.boards import DRIFT, Board
+from model.cluster.platform import Platform
+from model.cost.samples import Run
+
+
+def times_as_long(platform: Platform, boards: Sequence[Board], looks: Iterable[Run]) -> dict[str, float]:
+    """Device that another is measured for → how many times as long it takes for whole networks, median. Each by the
+    quickest of its looks: who is disturbed takes longer, nobody less.
+
+    boards: of one type, of which the first is measured; looks: at whole networks, at these devices and others
+    """
+    times_s: dict[str, dict[str, float]] = {}
+    for look in looks:
+        of = times_s.setdefault(look.device, {})
+        of[look.network] = min(look.time_s, of.get(look.network, look.time_s))
+    found = {}
+    for measured, *others in zip(*(board.devices for board in boards), strict=True):
+        mine = times_s[platform.devices[measured].name]
+        for name in (platform.devices[device].name for device in others):
+            if its := times_s.get(name):
+                found[name] = median(time_s / mine[network] for network, time_s in its.items())
+    return found
+
+
+def slowdowns(platform: Platform, types: Iterable[Sequence[Board]], looks: Sequence[Run]) -> dict[str, float]:
+    """The same of all types, where it is no chance: one that is hotter, say, or at another clock."""
+    found: dict[str, float] = {}
+    for boards in types:
+        each = times_as_long(platform, boards, looks)
+        found |= {name: round(times, 3) for name, times in each.items() if abs(times - 1) > DRIFT}
+    return found
