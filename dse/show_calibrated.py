@@ -16,7 +16,6 @@ from dse.calibrate.check import ALLOWED, DRIFT_S, Drift, LinkDrift
 from dse.calibrate.command import Lab, Measured, Type
 from dse.calibrate.design import WHOLE
 from dse.calibrate.results import Result
-from dse.calibrate.slower import times_as_long
 from dse.calibrate.tried import Tried
 from model.cluster.coefficients import FrameError, UnitCost
 from model.cluster.platform import Platform
@@ -43,11 +42,12 @@ def body(lab: Lab, found: Measured, made: Result, tests: Sequence[Tried] = ()) -
 def _type(lab: Lab, found: Measured, made: Result, type_: Type) -> dict[str, Any]:
     runs = found.runs[type_.name]
     (units,) = (each.units for each in made.sets if each.name == type_.name)
+    names = [lab.platform.devices[d].name for board in type_.boards for d in board.devices]
     unit_of = {lab.platform.devices[d].name: units[lab.platform.devices[d].unit] for d in type_.devices}
     return {
         "type": type_.name,
-        "devices": [lab.platform.devices[d].name for board in type_.boards for d in board.devices],
-        "times_as_long": times_as_long(lab.platform, type_.boards, found.looks),
+        "devices": names,
+        "slowdowns": {name: found.slowdowns[name] for name in names if name in found.slowdowns},
         "runs": len(runs),
         "stolen": max(run.stolen for run in runs),
         "disturbed": len(disturbed(runs)),

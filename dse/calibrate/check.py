@@ -8,7 +8,7 @@ from operator import attrgetter
 from statistics import fmean
 
 from dse.calibrate.boards import DRIFT
-from dse.calibrate.command import FIRST_LOOK, LAST_LOOK, Lab, Type
+from dse.calibrate.command import Lab, Type
 from dse.calibrate.design import WHOLE
 from dse.calibrate.links import link_bundles
 from dse.calibrate.measure import Job, link_samples
@@ -158,8 +158,7 @@ def _wholes(lab: Lab) -> list[Whole]:
 
 def slowdowns_then(lab: Lab, types: Sequence[Type]) -> dict[str, float]:
     """``Measured.slowdowns`` of the calibration."""
-    looks = [run for run in lab.store.by_key.values() if run.what in {FIRST_LOOK, LAST_LOOK}]
-    return lab.slowdowns(types, looks)
+    return lab.slowdowns(types, [*lab.store.by_key.values()])
 
 
 def _of(job: Job) -> tuple[int, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, pairwise, zip_longest
@@ -30,7 +30,7 @@ from dse.calibrate.measure import (
     run,
 )
 from dse.calibrate.samples import Store
-from dse.calibrate.slower import slowdowns
+from dse.calibrate.slower import confirmed, far
 from dse.calibrate.turns import TURNS, doubtful, settled, turns_of
 from dse.inputs import Cnn
 from dse.provenance import PROGRAMS, changes
@@ -141,13 +141,15 @@ class Lab:
         doubtful = kinds.doubtful(self.platform, self.boards, times_s)
         return [replace(jobs[device][number], turn=1) for device, number in sorted(doubtful)]
 
-    def last_looks(self, looks: Sequence[Job], types: Sequence[Type], slower: Collection[str]) -> list[Job]:
-        """Whether devices are still slower or faster than those that are measured for them. slower: their names"""
+    def last_looks(self, looks: Sequence[Job], types: Sequence[Type], seen: Sequence[Run]) -> list[Job]:
+        """Whether devices that seem to be slower or faster than those that are measured for them still are. seen: what
+        came of looks, so far"""
+        seem = self._far(types, seen, FIRST_LOOK)
         boards = [
             {type_.boards[0], board}
             for type_ in types
             for board in type_.boards
-            if any(self.platform.devices[device].name in slower for device in board.devices)
+            if any(self.platform.devices[device].name in seem for device in board.devices)
         ]
         again = {device for board in set[Board]().union(*boards) for device in board.devices}
         return [replace(job, design=replace(job.design, what=LAST_LOOK))
@@ -155,7 +157,11 @@ class Lab:
 
     def slowdowns(self, types: Sequence[Type], looks: Sequence[Run]) -> dict[str, float]:
         """Device → how many times as long it takes as the one that is measured for it, where that is no chance."""
-        return slowdowns(self.platform, [type_.boards for type_ in types], looks)
+        return confirmed(*(self._far(types, looks, what) for what in (FIRST_LOOK, LAST_LOOK)))
+
+    def _far(self, types: Sequence[Type], looks: Iterable[Run], what: str) -> dict[str, float]:
+        seen = [look for look in looks if look.what == what]
+        return far(self.platform, [type_.boards for type_ in types], seen)
 
     def types(self, looks: Sequence[Job]) -> list[Type]:
         """Which devices are alike, by the first looks, which are there, each by the quickest of its turns: who is
@@ -301,7 +307,7 @@ def measured(lab: Lab) -> Measured:
     links = lab.links(messages)
     turns = list(zip(first, *(lab.runs(once_more, lab.together(turn)) for turn in range(1, TURNS)), strict=True))
     lab.runs(once_more, [job for job, of in zip(lab.together(TURNS), turns, strict=True) if doubtful(of)])
-    seen += lab.runs(once_more, lab.last_looks(jobs, types, lab.slowdowns(types, seen)))
+    seen += lab.runs(once_more, lab.last_looks(jobs, types, seen))
     slower, alike = lab.slowdowns(types, seen), alike_devices(lab.platform, types)
     level = levelled([run for run in seen if run.device not in slower], alone, alike)
     runs = {type_.name: [run for run in level if alike[run.device][0] == type_.name] for type_ in types}

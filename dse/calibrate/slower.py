@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from dse.calibrate.boards import DRIFT, Board
@@ -22,17 +22,22 @@ def times_as_long(platform: Platform, boards: Sequence[Board], looks: Iterable[R
         of[look.network] = min(look.time_s, of.get(look.network, look.time_s))
     found = {}
     for measured, *others in zip(*(board.devices for board in boards), strict=True):
-        mine = times_s[platform.devices[measured].name]
+        mine = times_s.get(platform.devices[measured].name, {})
         for name in (platform.devices[device].name for device in others):
             if its := times_s.get(name):
                 found[name] = median(time_s / mine[network] for network, time_s in its.items())
     return found
 
 
-def slowdowns(platform: Platform, types: Iterable[Sequence[Board]], looks: Sequence[Run]) -> dict[str, float]:
-    """The same of all types, where it is no chance: one that is hotter, say, or at another clock."""
+def far(platform: Platform, types: Iterable[Sequence[Board]], looks: Sequence[Run]) -> dict[str, float]:
+    """The same of all types, of those that seem to be another than that one: hotter, say, or at another clock."""
     found: dict[str, float] = {}
     for boards in types:
-        each = times_as_long(platform, boards, looks)
-        found |= {name: round(times, 3) for name, times in each.items() if abs(times - 1) > DRIFT}
-    return found
+        found |= times_as_long(platform, boards, looks)
+    return {name: times for name, times in found.items() if abs(times - 1) > DRIFT}
+
+
+def confirmed(first: Mapping[str, float], last: Mapping[str, float]) -> dict[str, float]:
+    """Those that are so twice, minutes apart, each as far as it is both times. first, last: as ``far`` has them"""
+    both = {name: sorted([first[name], last[name]]) for name in first if name in last}
+    return {name: round(low if low > 1 else high, 3) for name, (low, high) in both.items() if low > 1 or high < 1}

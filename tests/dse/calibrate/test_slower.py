@@ -15,7 +15,7 @@ from dse.calibrate.command import FIRST_LOOK, LAST_LOOK, Lab, measured
 from dse.calibrate.measure import Job
 from dse.calibrate.results import result, write
 from dse.calibrate.samples import opened
-from dse.calibrate.slower import slowdowns, times_as_long
+from dse.calibrate.slower import confirmed, far, times_as_long
 from dse.cli.access import Running, placed
 from dse.inputs import read_cnn
 from model.cluster.platform import Platform
@@ -43,7 +43,13 @@ def test_the_middle_of_networks_and_the_quickest_of_looks_count() -> None:
 @pytest.mark.parametrize(("times", "said"), [(1.0, False), (1.09, False), (1.2, True), (0.91, False), (0.85, True)])
 def test_what_is_chance_counts_as_alike(times: float, said: bool) -> None:
     looks = [look("a", "six", 2.0), look("b", "six", 2.0 * times), look("c", "six", 2.0), look("d", "six", 2.0)]
-    assert slowdowns(CLUSTER, [ALL], looks) == ({"b_cpu0": times} if said else {})
+    assert far(CLUSTER, [ALL], looks) == ({"b_cpu0": times} if said else {})
+
+
+def test_what_is_so_twice_is_confirmed_as_far_as_it_is_both_times() -> None:
+    first = {"hot": 1.2, "cool": 0.8, "disturbed": 1.5, "now this, now that": 0.85}
+    last = {"hot": 1.25, "cool": 0.88, "now this, now that": 1.15, "another": 1.3}
+    assert confirmed(first, last) == {"hot": 1.2, "cool": 0.88}
 
 
 class Staged(Lab):
