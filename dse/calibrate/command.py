@@ -144,14 +144,10 @@ class Lab:
     def last_looks(self, looks: Sequence[Job], types: Sequence[Type], seen: Sequence[Run]) -> list[Job]:
         """Whether devices that seem to be slower or faster than those that are measured for them still are. seen: what
         came of looks, so far"""
-        seem = self._far(types, seen, FIRST_LOOK)
-        boards = [
-            {type_.boards[0], board}
-            for type_ in types
-            for board in type_.boards
-            if any(self.platform.devices[device].name in seem for device in board.devices)
-        ]
-        again = {device for board in set[Board]().union(*boards) for device in board.devices}
+        seem, again = self._far(types, seen, FIRST_LOOK), set[int]()
+        for measured, *others in (type_.boards for type_ in types):
+            others = [other for other in others if any(self.platform.devices[d].name in seem for d in other.devices)]
+            again |= {device for board in (measured, *others) for device in board.devices if others}
         return [replace(job, design=replace(job.design, what=LAST_LOOK))
                 for job in looks if job.subject.device in again]  # fmt: skip
 

@@ -24,8 +24,9 @@ def times_as_long(platform: Platform, boards: Sequence[Board], looks: Iterable[R
     for measured, *others in zip(*(board.devices for board in boards), strict=True):
         mine = times_s.get(platform.devices[measured].name, {})
         for name in (platform.devices[device].name for device in others):
-            if its := times_s.get(name):
-                found[name] = median(time_s / mine[network] for network, time_s in its.items())
+            its = times_s.get(name, {})
+            if both := its.keys() & mine.keys():
+                found[name] = median(its[network] / mine[network] for network in both)
     return found
 
 

@@ -46,6 +46,10 @@ def test_what_is_chance_counts_as_alike(times: float, said: bool) -> None:
     assert far(CLUSTER, [ALL], looks) == ({"b_cpu0": times} if said else {})
 
 
+def test_nothing_is_known_where_nobody_looked_at_the_one_that_is_measured() -> None:
+    assert far(CLUSTER, [ALL], [look("b", "six", 1.0), look("c", "six", 2.0)]) == {}
+
+
 def test_what_is_so_twice_is_confirmed_as_far_as_it_is_both_times() -> None:
     first = {"hot": 1.2, "cool": 0.8, "disturbed": 1.5, "now this, now that": 0.85}
     last = {"hot": 1.25, "cool": 0.88, "now this, now that": 1.15, "another": 1.3}
