@@ -224,6 +224,15 @@ time.sleep(60)
     assert not Path(place).exists()
 
 
+@pytest.mark.mpi
+def test_ranks_try_no_way_to_share_memory_of_which_a_file_may_be_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open MPI asks all ways that it knows whether they work here; of POSIX memory it makes some to find out."""
+    monkeypatch.setenv("OMPI_MCA_shmem_base_verbose", "100")
+    said = execute([*Mpirun.find().here(1), sys.executable, "-c", "from mpi4py import MPI"], timeout_s=60).stderr
+    assert "[mmap]" in said
+    assert "[posix]" not in said
+
+
 def test_what_the_ranks_say_is_all_that_is_said() -> None:
     text = (
         "echo noise >&2; printf '\\0cleave: rank 1 failed\\n' >&2; echo 'cleave: rank 1 failed' >&2; echo more; exit 3"

@@ -130,10 +130,11 @@ def memory() -> Optional[str]:
 
 def places(own: str, shared: str) -> Dict[str, str]:
     """Environment of ranks by which all that they, MPI and ONNX Runtime leave behind when they are killed is in two
-    folders. shared: the one for memory that they share
+    folders. shared: the one for memory that they share. Open MPI otherwise makes a file beside it as it starts, to try
+    another way to share memory, and who is killed then leaves it
     """
     found = dict.fromkeys((f"OMPI_MCA_btl_{name}_backing_directory" for name in ("sm", "vader")), shared)
-    return dict(found, TMPDIR=own, XDG_CACHE_HOME=own)
+    return dict(found, OMPI_MCA_shmem="mmap", TMPDIR=own, XDG_CACHE_HOME=own)
 
 
 def _memories() -> List[str]:
