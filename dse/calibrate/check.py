@@ -139,7 +139,7 @@ def _wholes(lab: Lab) -> list[Whole]:
         raise CleaveError(f"{lab.store.path}: not all devices of this platform and these networks were measured there; "
                           "calibrate first, without --check")  # fmt: skip
     types = lab.types(looks)
-    alike, slower = _alike(types), slowdowns_then(lab, types)
+    alike, slower = _alike(types), _slowdowns_then(lab, types)
     jobs = {_of(look): lab.full(look.subject.device, look.subject.cnn, there[look.key])[0] for look in looks}
     names = {device.name for device in lab.platform.devices}
     gone = {run.network for run in there.values() if run.what == WHOLE and run.device not in names}
@@ -156,7 +156,7 @@ def _wholes(lab: Lab) -> list[Whole]:
     return found
 
 
-def slowdowns_then(lab: Lab, types: Sequence[Type]) -> dict[str, float]:
+def _slowdowns_then(lab: Lab, types: Sequence[Type]) -> dict[str, float]:
     """``Measured.slowdowns`` of the calibration."""
     return lab.slowdowns(types, [*lab.store.by_key.values()])
 
@@ -191,7 +191,7 @@ def _drift(lab: Lab, wholes: Sequence[Whole], number: int) -> Drift:
 def together_drifts(lab: Lab) -> list[Drift]:
     """Each network in stretches on several devices, as far as that was measured before."""
     there, jobs = lab.store.by_key, [job for job in lab.together(0) if job.design.stream]
-    then = slowdowns_then(lab, lab.types(lab.first_looks()))
+    then = _slowdowns_then(lab, lab.types(lab.first_looks()))
     found: list[Drift] = []
     for done, job in enumerate(jobs):
         if turns := [run for run in turns_of(job, there) if run.period_s]:
